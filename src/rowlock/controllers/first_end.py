@@ -1,4 +1,4 @@
-"""Several works at once, of which the first to end ends all: a lease and who works under it, an answer and its client."""
+"""Run several coroutines until the first ends, then cancel the others: a lease and the work under it, an answer and its client."""
 
 from __future__ import annotations
 

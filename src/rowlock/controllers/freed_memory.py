@@ -1,8 +1,8 @@
-"""Memory that was freed and that the C library keeps: given back to the machine at a quiet moment.
+"""Returns freed memory that the C library keeps to the operating system, at a quiet moment.
 
-Once a large block was freed, glibc takes later ones of up to 32 MiB from its heap and not from the kernel, and gives back no more of the
-heap than its end. Six readers of a log with lines of 1 MiB took the server from 63 to 768 MiB, and there it stayed; with this it has 183
-MiB meanwhile and 136 afterwards. Nothing of Python's own is concerned: objects are small, and its arenas go when they are empty.
+After a large block has been freed, glibc allocates blocks of up to 32 MiB on its heap instead of with mmap, and returns only the top of
+the heap. Six readers of a log with lines of 1 MiB grew the server from 63 to 768 MiB for good; with this it uses 183 MiB meanwhile and
+136 afterwards. Python's own allocator is not affected: its objects are small, and it frees its arenas when they are empty.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ import os
 from collections.abc import Callable
 
 WORTHWHILE = 32 << 20
-"""Bytes that the process has grown by since it last gave back; less is not worth the walk through the heap."""
+"""Bytes that the process must have grown by since the last trim; less is not worth the walk through the heap."""
 PATIENCE = 10.0
-"""Seconds after which a busy server gives back, too. The walk takes 20 ms for 100 MiB, beside the loop, which waits if it needs a large block."""
+"""Seconds after which a busy server trims, too. It takes 20 ms per 100 MiB in a thread; the event loop waits only for large blocks."""
 
 
 def resident_bytes() -> int:
-    """Of this process; 0 where there is no /proc."""
+    """Resident memory of this process; 0 where there is no /proc."""
     try:
         with open("/proc/self/statm", "rb") as file:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
@@ -28,7 +28,7 @@ def resident_bytes() -> int:
 
 
 def find_trim() -> Callable[[], object] | None:
-    """glibc's `malloc_trim`, which lets go of the interpreter's lock; None with another C library."""
+    """glibc's `malloc_trim`, called with the GIL released; None with another C library."""
     try:
         trim = ctypes.CDLL(None).malloc_trim
     except (OSError, AttributeError):
@@ -38,16 +38,16 @@ def find_trim() -> Callable[[], object] | None:
 
 
 class FreedMemory:
-    """Gives back what the process has grown by, once it is quiet. `measure`: bytes that are resident."""
+    """Trims the heap when the process has grown and is quiet. `measure` returns resident bytes."""
 
     def __init__(self, trim: Callable[[], object] | None = None, measure: Callable[[], int] = resident_bytes) -> None:
         self._trim, self._measure = trim or find_trim(), measure
         self._floor = 0
-        """Bytes that stayed when it last gave back: they are in use."""
+        """The lowest resident bytes since the last trim: taken as the memory in use."""
         self._grown_since: float | None = None
 
     async def look(self, now: float, *, is_quiet: bool) -> bool:
-        """Did it give back? `now`: seconds of a steady clock. To be called every few seconds."""
+        """Trim the heap if due; True if it did. `now`: seconds of a monotonic clock. Call it every few seconds."""
         if self._trim is None:
             return False
         resident = self._measure()

@@ -1,9 +1,9 @@
-"""When Python collects cyclic garbage: young objects by itself; the whole heap once an hour, when nobody waits for an answer.
+"""When Python collects cyclic garbage: young objects automatically; the whole heap once an hour, while the server is quiet.
 
-Objects of the API are trees, which are freed without a collection. What is left are the cycles of connections, tasks and
-exceptions: 400 objects after 1,500 jobs. A collection of the whole heap looks at every object of the cluster to find them and holds
-the event loop for 90 to 230 ms with five thousand jobs. So what survives two young collections is taken out of sight (`gc.freeze`):
-no collection looks at it again, until the whole heap's turn comes.
+API objects are trees, which reference counting frees. What remains are the cycles of connections, tasks and
+exceptions: 400 objects after 1,500 jobs. To find them, a full collection traverses every object of the cluster and blocks
+the event loop for 90 to 230 ms with five thousand jobs. So what survives two young collections is frozen (`gc.freeze`):
+no collection traverses it again until the next full one.
 
     collector = HeapCollector(clock)
     tasks.create_task(collector.run())
@@ -21,25 +21,25 @@ from rowlock.controllers.freed_memory import FreedMemory
 from rowlock.controllers.loop_watchdog import TurnClock
 
 _NEW_OBJECTS, _COLLECTIONS = 4_000, 4
-"""A young collection after so many new containers, which takes less than a millisecond; a middle one after so many of these,
-which looks at 20,000 at most: beside busy neighbours, with 50,000 it held the loop for up to 137 ms."""
+"""New containers before a young collection, which takes less than a millisecond; and young collections before a middle one, which
+traverses 20,000 objects at most: on a busy machine, 50,000 blocked the loop for up to 137 ms."""
 _NEVER = 1_000_000
 _LOOK_INTERVAL = 2.0
 """Seconds between two looks at how busy the loop is."""
 QUIET = 0.03
-"""The share of a processor that the loop may use in a quiet moment: an idle server uses less."""
+"""The share of one processor below which the loop counts as quiet: an idle server uses less."""
 INTERVAL, LATE = 3600.0, 4 * 3600.0
-"""Seconds after which a quiet server collects the whole heap; after which a busy one does, too."""
+"""Seconds between full collections of a quiet server, and of a busy one."""
 TOO_MANY = 5_000
-"""Middle collections after which neither waits any longer: of 100 million new containers a part has become garbage."""
+"""Middle collections after which a full one runs at once: after 100 million new containers there is garbage worth collecting."""
 
 
 def tune() -> None:
-    """To be called once, when everything that stays has been made: no young collection looks at it again."""
+    """Call once after startup: what exists by then is frozen, and no young collection traverses it again."""
     gc.freeze()
     gc.set_threshold(_NEW_OBJECTS, _COLLECTIONS, _NEVER)
     gc.enable()
-    # The thread that writes the journal has nothing to do but to wait for the disk: it shall not wait 5 ms for the loop.
+    # The journal's thread mostly waits for the disk: it must not then wait 5 ms (the default) for the GIL.
     sys.setswitchinterval(0.001)
 
 
@@ -60,7 +60,7 @@ class HeapCollector:
         self._freed_memory = FreedMemory()
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Collect when due, until cancelled."""
         gc.callbacks.append(self._freeze_survivors)
         try:
             await self._collect_when_due()
@@ -70,7 +70,7 @@ class HeapCollector:
     def _freeze_survivors(self, phase: str, info: Mapping[str, int]) -> None:
         if phase == "stop" and info["generation"] == 1:
             self._collections += 1
-            gc.freeze()  # takes no time: lists are joined
+            gc.freeze()  # O(1): it joins two lists
 
     async def _collect_when_due(self) -> None:
         collected = time.monotonic()

@@ -1,9 +1,9 @@
-"""The loop: look, decide, write.
+"""The reconcile loop: look, decide, write.
 
-Every (controller, key) is a queue of its own: the same key strictly in order, different keys at once. A change marks
-keys dirty; a turn takes the mark off, decides once on the newest view and carries the decision out. There is no
-recovery code: whatever goes wrong, the key is looked at again. Besides the HTTP boundary this is the only place that
-catches everything: a bug in one controller costs that key its turn, never the server.
+Every (controller, key) is a queue of its own: one key is reconciled strictly in order, different keys concurrently. A change marks
+keys dirty; a turn clears the mark, decides once on the newest view and carries the decision out. There is no
+recovery code: after any failure the key is requeued. Besides the HTTP boundary this is the only place that
+catches every exception: a bug in one controller fails that key's turn, never the server.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ FIRST_DELAY, MAX_DELAY = 0.005, 960.0  # client-go's: 5 ms, doubled up to 16 min
 CATCH_UP_SECONDS = 1.0  # seconds to wait for a view that lags behind our own writes
 WRITES_PER_SLICE = 64  # writes that are issued in one round of the event loop
 CHANGES_PER_SLICE = 64  # changes that controllers are told in one round of the event loop
-TURNS_PER_SLICE = 32  # turns that are begun in one round of the event loop, of those that a start begins with
-CATCH_UP_ROUNDS = 10  # of the event loop, for changes to be delivered
+TURNS_PER_SLICE = 32  # turns that are started in one round of the event loop, of those for the initial state
+CATCH_UP_ROUNDS = 10  # rounds of the event loop to wait for changes to be delivered
 
 log = logging.getLogger("rowlock.controllers")
 
@@ -89,7 +89,7 @@ class _Loop:
     last_delivered: int = 0
     """The last revision that controllers have been told of."""
     early_queues: list[_Queue] | None = field(default_factory=list)
-    """Dirty keys of the state that `changes` begins with: they wait until all of it has been told. None from then on."""
+    """Dirty keys of the initial state: they wait until all of it has been delivered. None from then on."""
     view_waiters: set[asyncio.Future[None]] = field(default_factory=set)
     """Turns that wait for the view to catch up."""
 
@@ -116,7 +116,7 @@ class _Loop:
         await self._start_early_queues(self.early_queues or [])
 
     async def _start_early_queues(self, queues: list[_Queue]) -> None:
-        """In slices, so that a large state keeps nobody waiting."""
+        """Start the queues of the initial state in slices, so that a large state does not block the event loop."""
         self.early_queues = None
         for start in range(0, len(queues), TURNS_PER_SLICE):
             for queue in queues[start : start + TURNS_PER_SLICE]:
@@ -189,7 +189,7 @@ class _Loop:
         RECONCILES.add(queue.controller.name, result, time.perf_counter() - began, decided - began)
 
     def _finish_turn(self, queue: _Queue, decision: Decision, failure: FailedWrite | None) -> Result:
-        """When to look again, by what became of the decision."""
+        """Requeue the key according to the outcome of its decision, and return that outcome."""
         if failure is not None:
             if not failure.is_outdated:
                 log.warning("%s: %s", queue, failure.error)
@@ -205,12 +205,12 @@ class _Loop:
         return "requeue_after"
 
     def _back_off(self, queue: _Queue) -> None:
-        """Look again: at once when something changes, else after a while that doubles each time."""
+        """Requeue with exponential backoff; a change requeues the key earlier."""
         queue.failures += 1
         self._requeue_after(queue, back_off(queue.failures, FIRST_DELAY, MAX_DELAY))
 
     async def _wait_for_view(self, revision: int) -> None:
-        """Until the view shows our own writes, and the controllers have been told of all that it shows."""
+        """Wait until the view shows our own writes, and the controllers have been told of all that it shows."""
         deadline = time.monotonic() + CATCH_UP_SECONDS
         while self.view.revision < revision and (remaining := deadline - time.monotonic()) > 0:
             waiter = asyncio.get_running_loop().create_future()
@@ -219,8 +219,8 @@ class _Loop:
                 await asyncio.wait((waiter,), timeout=remaining)
             finally:
                 self.view_waiters.discard(waiter)
-        # A cache in a controller follows what it is told: it must not decide on a view that is ahead of that. The
-        # changes are in the event loop already; a few rounds are enough, and a view whose revision nobody tells is not waited for.
+        # A controller's cache follows the changes it is told: it must not decide on a view that is ahead of them. The
+        # changes are in the event loop already, so a few rounds are enough; some revisions of a view are never delivered.
         for _ in range(CATCH_UP_ROUNDS):
             if self.last_delivered >= self.view.revision:
                 return
@@ -229,7 +229,7 @@ class _Loop:
     # ------------------------------------------------------------ writes
 
     async def _carry_out(self, queue: _Queue, decision: Decision) -> FailedWrite | None:
-        """The writes in order; those of one class and kind in a row go together, into one commit."""
+        """Execute the writes in order; consecutive ones that may go together share a commit. Returns the first failure."""
         early_records, steps = writer.plan_steps(decision.writes)
         for record in early_records:
             self.recorder.record(record)
@@ -256,8 +256,8 @@ class _Loop:
         return first_failure
 
     async def _issue_writes(self, batch: Sequence[Step]) -> list[Object | BaseException | None]:
-        """The outcome of each write. A long run goes out in slices, so that a thousand pods do not stall everybody
-        else; nobody waits between the slices, and each commit takes along what has come in."""
+        """Execute the writes and return each outcome. A long batch is issued in slices that yield to the event loop, so that a
+        thousand pods do not stall it; a slice does not wait for the results of the one before."""
         tasks: list[asyncio.Task[Object | None]] = []
         if len(batch) == 1:  # most are: no task is needed
             try:

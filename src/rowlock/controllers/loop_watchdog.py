@@ -1,8 +1,9 @@
-"""Says what held the event loop up: nothing on it may take longer than 50 ms, for everybody else waits meanwhile.
+"""Logs what blocked the event loop: no turn may take longer than 50 ms, because every request waits meanwhile.
 
 `TurnClock` is the loop's selector and notes when each turn of the loop begins and ends; that costs a fraction of a
 microsecond. `LoopWatchdog` is a thread that sleeps while the loop does, and looks at the loop's stack while a turn is
-long (beside an idle server, whose loop has 13 turns a second: 26 wake-ups a second, 0.16 % of a processor). What it saw goes into the log, a line for each different stack and minute; all long turns are counted.
+long (an idle server's loop has 13 turns a second: 26 wake-ups a second, 0.16 % of a processor). It logs each different stack at most
+once a minute; all long turns are counted.
 
     clock = TurnClock()
     with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(clock)) as runner, LoopWatchdog(clock): ...
@@ -27,24 +28,24 @@ from typing import Any, Self
 LIMIT = 0.05
 """Seconds that a turn of the loop may take."""
 FIRST_SAMPLE, SAMPLE_INTERVAL = 0.025, 0.01
-"""Seconds from the begin of a turn to the first look at its stack, and between two looks."""
+"""Seconds from the start of a turn to the first sample of its stack, and between two samples."""
 EVENTS_PER_TURN = 64
-"""Sockets of clients, and as many others, that one turn of the loop sees to at most: when a thousand followed logs break at once, who
-asks this server for something does not wait behind them."""
+"""The most client sockets, and the most other descriptors, that one turn of the loop serves: when a thousand followed logs break at
+once, new requests do not wait behind them."""
 STILL_HELD = 1.0
-"""Seconds after which a turn is told of before it ends: perhaps it never does."""
+"""Seconds after which a turn is logged before it ends: it may never end."""
 REPEAT_INTERVAL = 60.0
 """Seconds between two lines about the same stack."""
 _MAX_FRAMES = 12
 _MAX_STACKS = 200
-"""Different stacks that are remembered; with more, all are told anew."""
+"""Different stacks that are remembered; beyond that all are forgotten and logged again."""
 
 log = logging.getLogger("rowlock.watchdog")
 
 
 @dataclass(frozen=True, slots=True)
 class Stall:
-    """A turn that took longer than `LIMIT`: seconds altogether, and those of them in which garbage was collected."""
+    """A turn that took longer than `LIMIT`: total seconds, and the seconds of it spent in garbage collection."""
 
     turn: int
     seconds: float
@@ -52,7 +53,7 @@ class Stall:
 
 
 class _FewEvents:
-    """An `epoll` that tells of few sockets at a time; those `clients` are told of first."""
+    """An `epoll` that reports at most `EVENTS_PER_TURN` clients and as many others at a time, clients first."""
 
     def __init__(self, epoll: Any, clients: set[int]) -> None:
         self._epoll, self._clients = epoll, clients
@@ -62,7 +63,7 @@ class _FewEvents:
         return getattr(self._epoll, name)
 
     def poll(self, timeout: float, most: int) -> list[tuple[int, int]]:
-        """What is not told of is ready the next time, too."""
+        """Events that are left out are reported again by the next call: `epoll` is level-triggered here."""
         events: list[tuple[int, int]] = self._epoll.poll(timeout, most)
         if len(events) <= EVENTS_PER_TURN:
             return events
@@ -71,7 +72,7 @@ class _FewEvents:
         return self._some(clients) + self._some([event for event in events if event[0] not in self._clients])
 
     def _some(self, events: list[tuple[int, int]]) -> list[tuple[int, int]]:
-        """Beginning with another one each time: there may be some that are always ready."""
+        """At most `EVENTS_PER_TURN` events, rotating: descriptors that are always ready must not starve the others."""
         begin = self._told % len(events) if len(events) > EVENTS_PER_TURN else 0
         return (events[begin:] + events[:begin])[:EVENTS_PER_TURN]
 
@@ -84,27 +85,27 @@ class TurnClock(selectors.DefaultSelector):
     def __init__(self) -> None:
         super().__init__()
         self.clients: set[int] = set()
-        """Descriptors of sockets over which this server is asked for something."""
-        if isinstance(self, getattr(selectors, "EpollSelector", ())):  # Linux; others tell of all at once
+        """Descriptors of the sockets of this server's clients."""
+        if isinstance(self, getattr(selectors, "EpollSelector", ())):  # Linux; other selectors report all events
             self._selector = _FewEvents(self._selector, self.clients)
         self.turn = 0
         """The number of the current turn, or of the last one."""
         self.began = 0.0
         """When it began (`time.perf_counter`); 0 while the loop waits for something to do."""
         self.recent_stalls: deque[Stall] = deque(maxlen=100)
-        """For the watchdog, which takes them out."""
+        """Stalls that the watchdog has not read yet; it removes them."""
         self.busy_seconds = 0.0
         """Seconds of all turns, so far."""
         self.stalls, self.stalled_seconds = 0, 0.0
         """Turns that took longer than `LIMIT`, and the seconds of them."""
         self.wake: Callable[[], None] | None = None
-        """Called at the begin of the next turn: the watchdog sleeps until then."""
+        """Called at the start of each turn; the watchdog, which sleeps until then, sets and resets it."""
         self.collecting = 0.0
         """Seconds in which garbage was collected, so far."""
         self._collecting_before = 0.0
 
     def select(self, timeout: float | None = None) -> Any:
-        """As the class does it; what comes between two calls is a turn."""
+        """Select as the base class does; the time between two calls is a turn."""
         if self.began:
             self.end_turn()
         try:
@@ -117,14 +118,14 @@ class TurnClock(selectors.DefaultSelector):
                 self.wake()
 
     def forget_past(self) -> None:
-        """Nobody was served before now: what took long until here held nobody up."""
+        """Discard the stalls so far: during startup there were no clients to block."""
         self.recent_stalls.clear()
         self.stalls, self.stalled_seconds = 0, 0.0
         if self.began:
             self.began = time.perf_counter()
 
     def end_turn(self) -> None:
-        """The loop has nothing to do now; a turn that took too long is noted."""
+        """End the current turn; record it as a stall if it took too long."""
         seconds, self.began = time.perf_counter() - self.began, 0.0
         self.busy_seconds += seconds
         if seconds > LIMIT:
@@ -135,7 +136,7 @@ class TurnClock(selectors.DefaultSelector):
 
 @dataclass(slots=True)
 class _Told:
-    """When a stack was told of last, and how often it was seen since."""
+    """When a stack was last logged, and how often it was seen since."""
 
     at: float
     repeats: int = 0
@@ -169,14 +170,14 @@ class _Samples:
 
 
 class LoopWatchdog:
-    """Watches the loop of a `TurnClock` from a thread of its own, while it is entered in the loop's thread."""
+    """Context manager, entered in the loop's thread: watches the loop of a `TurnClock` from a thread of its own."""
 
     def __init__(self, clock: TurnClock) -> None:
         self._clock = clock
         self.starved = 0
-        """Long turns that would have been short, had the machine had a processor for us."""
+        """Long turns that were long only because the loop's thread waited for a processor."""
         self.wakeups = 0
-        """How often its thread has looked: never while the loop sleeps, at most once in `FIRST_SAMPLE` else."""
+        """Wake-ups of its thread: none while the loop sleeps, else at most one per `FIRST_SAMPLE`."""
         self._told: dict[tuple[str, ...], _Told] = {}
         self._loop_thread = threading.get_ident()
         self._has_turn = threading.Event()
@@ -184,7 +185,7 @@ class LoopWatchdog:
         self._scheduling_fd = -1
         self._collection_began = 0.0
         self._samples, self._sampled_turn = _Samples(), 0
-        """What was seen of the last long turn, and which it was."""
+        """Samples of the last long turn, and its number."""
         self._thread = threading.Thread(target=self._run, name="watchdog", daemon=True)
 
     def __enter__(self) -> Self:
@@ -193,7 +194,7 @@ class LoopWatchdog:
         try:
             self._scheduling_fd = os.open(f"/proc/self/task/{threading.get_native_id()}/schedstat", os.O_RDONLY)
         except OSError:
-            self._scheduling_fd = -1  # no Linux: nobody says how long a thread waited for a processor
+            self._scheduling_fd = -1  # not Linux: the time that a thread waited for a processor is unknown
         gc.callbacks.append(self._note_collection)
         self._thread.start()
         return self
@@ -232,7 +233,7 @@ class LoopWatchdog:
                 continue
             self._has_turn.clear()
             clock.wake = self._end_sleep
-            if not clock.began:  # else one has begun just now, and nobody wakes us
+            if not clock.began:  # else a turn began before `wake` was set, and would not wake us
                 self._has_turn.wait()
             clock.wake = None
 
@@ -241,7 +242,7 @@ class LoopWatchdog:
         self._has_turn.set()
 
     def _watch_turn(self, turn: int, began: float) -> None:
-        """Look at the loop's stack again and again until the turn is over."""
+        """Sample the loop's stack repeatedly until the turn is over."""
         clock, samples, told_early = self._clock, _Samples(), False
         time.sleep(max(began + FIRST_SAMPLE - time.perf_counter(), 0.0))
         while clock.turn == turn and clock.began and not self._stopped:
@@ -257,7 +258,7 @@ class LoopWatchdog:
         self._samples, self._sampled_turn = samples, turn
 
     def _judge_stalls(self, waited_before: float) -> None:
-        """Tell of the turns that were too long since the last look."""
+        """Judge and log the turns that were too long since the last call."""
         if not self._clock.recent_stalls:
             return
         waited = self._processor_wait() - waited_before
@@ -266,7 +267,7 @@ class LoopWatchdog:
             self._judge(stall, self._samples if stall.turn == self._sampled_turn else _Samples(), waited)
 
     def _processor_wait(self) -> float:
-        """Seconds that the loop's thread could have run and had no processor, so far."""
+        """Total seconds that the loop's thread was runnable without a processor."""
         if self._scheduling_fd < 0:
             return 0.0
         return int(os.pread(self._scheduling_fd, 200, 0).split()[1]) / 1e9

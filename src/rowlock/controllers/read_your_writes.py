@@ -1,7 +1,7 @@
-"""An `Api` whose writes return when a cache shows them: a later read of that cache shows the write.
+"""An `Api` whose writes return only when a cache shows them, so that later reads of that cache include the write.
 
-The cache follows each kind by a watch of its own, so a write that is answered may be unknown to it for some milliseconds.
-A decision, or the answer to a GET, would then be made from the state before the write.
+The cache follows each kind by a watch of its own, so it may lack an answered write for some milliseconds. A decision, or the
+answer to a GET, would then be based on the state before the write.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ class FollowingCache(Protocol):
 
 
 class ReadYourWrites:
-    """`api`, whose writes return when `cache` shows them; after `PATIENCE_S` seconds all the same."""
+    """Wraps `api`: writes return when `cache` shows them, or after `PATIENCE_S` seconds."""
 
     def __init__(self, api: Api, cache: FollowingCache) -> None:
         self._api, self._cache = api, cache
         self.inner = api
-        """Whose verbs these are: what is no verb (an exec on a real cluster) is asked of it."""
+        """The wrapped API, for calls that are not verbs (an exec on a real cluster)."""
         self.keeps_order = api.keeps_order
 
     async def create(self, kind: Kind, obj: Object, *, options: WriteOptions = WRITE) -> Object:
@@ -94,7 +94,7 @@ class ReadYourWrites:
             async with asyncio.timeout(PATIENCE_S):
                 await self._cache.wait_for_object(kind, target, condition)
         except TimeoutError:
-            return  # an old view makes a refused write or an old answer, and nothing that lasts
+            return  # a stale view causes a refused write or an old answer, but no lasting damage
 
     # ------------------------------------------------------------ passed on
 

@@ -7,17 +7,17 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 Result = Literal["success", "requeue", "requeue_after", "error"]
-"""As controller-runtime labels the end of a turn."""
+"""The outcome of a turn, with controller-runtime's labels."""
 
 
 @dataclass(slots=True)
 class ReconcileStats:
-    """By controller; seconds are floats."""
+    """Totals by controller."""
 
     results: Counter[tuple[str, Result]] = field(default_factory=Counter)
     turns: Counter[str] = field(default_factory=Counter)
     turn_seconds: dict[str, float] = field(default_factory=dict)
-    """Of whole turns, writes included."""
+    """Seconds of whole turns, writes included."""
     decide_seconds: dict[str, float] = field(default_factory=dict)
 
     def add(self, controller: str, result: Result, turn_seconds: float, decide_seconds: float) -> None:
@@ -29,4 +29,4 @@ class ReconcileStats:
 
 
 RECONCILES = ReconcileStats()
-"""Of this process."""
+"""The statistics of this process."""

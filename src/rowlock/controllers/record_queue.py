@@ -1,7 +1,7 @@
-"""Records that wait to be written: equal ones are counted, objects take turns, and there is room for so many.
+"""Records that wait to be written: equal ones are merged and counted, objects are served round-robin, and the size is limited.
 
-An object with many records delays its own only, not those of others, and takes no more memory. A record that finds no room is
-dropped and counted, as client-go's broadcaster drops it.
+An object with many records delays only its own, and its memory is limited. A record that finds no room is dropped and counted,
+as in client-go's broadcaster.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from rowlock.api import Record
 from rowlock.objects import Object
 
 MAX_WAITING = 8_192
-"""Records that wait, equal ones counted once: what 5,000 pods say when they start at once, and more."""
+"""The most different records that wait: more than 5,000 pods produce when they start at once."""
 MAX_WAITING_PER_OBJECT = 64
 MAX_MESSAGE_LENGTH = 1024
 """Characters of a message that are kept: the API's limit."""
@@ -38,7 +38,7 @@ class RecordQueue:
         return self._count
 
     def put(self, record: Record) -> bool:
-        """Keeps what is written of it; False when there is no room."""
+        """Queue a record, reduced to what is written of it; False when there is no room."""
         record = _without_ballast(record)
         about, key = record.regarding, record_key(record)
         identity = objects.uid(about), objects.namespace(about), objects.name(about)
@@ -57,13 +57,13 @@ class RecordQueue:
         return True
 
     async def get(self, limit: int) -> list[tuple[Record, int]]:
-        """Waits for records, and takes at most `limit` different ones: each the last of its equals, and how many there
-        were. Of each object the oldest, then of each the next."""
+        """Wait for records and take at most `limit` different ones, each with the number of equal ones. First the oldest of
+        each object, then the next of each."""
         await self._has_records.wait()
         return self.take(limit)
 
     def take(self, limit: int) -> list[tuple[Record, int]]:
-        """Those that wait now."""
+        """`get` without waiting: at most `limit` of the records that are queued now."""
         taken: list[tuple[Record, int]] = []
         while self._by_object and len(taken) < limit:
             identity, waiting = self._by_object.popitem(last=False)
@@ -83,7 +83,7 @@ def record_key(record: Record) -> RecordKey:
 
 
 def _without_ballast(record: Record) -> Record:
-    """Of an object only who it is: a queue must not keep old states of it alive. Of a message what the API takes."""
+    """The record with only the object's identity, so that the queue keeps no old state alive, and a message cut to the API's limit."""
     about, meta = record.regarding, objects.meta(record.regarding)
     identity: Object = {field: about.get(field) for field in ("apiVersion", "kind")}
     identity["metadata"] = {

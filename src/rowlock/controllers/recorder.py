@@ -1,9 +1,9 @@
-"""Records become Events: counted when they repeat, capped when they flood, written aside (`record_queue.py`).
+"""Turns records into Events: repeated ones are counted, floods are capped, and a background task writes them (`record_queue.py`).
 
-The rules are client-go's: an equal record (same object, part, type, reason, message, source) patches `count` and
-`lastTimestamp` of the Event that is there; one object may have 25 Events of one type from one source at once and
-then one per five minutes. A process that restarts begins to count anew. Events are a courtesy: what cannot be written is dropped
-with a line in the log, and nobody waits for it.
+The rules are client-go's: an equal record (same object, field path, type, reason, message, source) patches `count` and
+`lastTimestamp` of the existing Event; one object may have 25 Events of one type from one source at once and
+then one per five minutes. A restarted process begins to count anew. Events are best-effort: one that cannot be written is
+logged and dropped, and no caller waits for it.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from rowlock.errors import AlreadyExists, ApiError, NotFound
 from rowlock.objects import Object
 
 SERIES_SOURCES = frozenset({"default-scheduler"})
-"""Sources whose Events are of `events.k8s.io`: with an `eventTime`, and a series when they repeat."""
-WRITES_PER_SLICE = 64  # Events that are written together: more would keep others waiting
+"""Sources whose Events have the form of `events.k8s.io`: with an `eventTime`, and a series when they repeat."""
+WRITES_PER_SLICE = 64  # Events that are written concurrently: more would delay other writers
 _SETTLED = WriteOptions(is_settled=True)
 CACHE_SIZE = 4_096  # Events whose counts are kept, least recently used out first
 
@@ -46,14 +46,14 @@ class _Bucket:
 
 @dataclass(frozen=True, slots=True)
 class _LastEvent:
-    """What the newest Event about something looks like: its name and count."""
+    """Name and count of the newest Event for a record key."""
 
     name: str
     count: int
 
 
 ACTION_BY_REASON = {"Scheduled": "Binding", "Preempted": "Preempting"}
-"""What the source was about to do, by the reason it gives."""
+"""The `action` field of an Event by its reason."""
 
 
 class Recorder:
@@ -67,12 +67,12 @@ class Recorder:
         self._last_suffix = 0
 
     def record(self, record: Record) -> None:
-        """Remember to write it, if there is room; returns at once."""
+        """Queue a record for writing, if the allowance and the queue have room. Does not wait."""
         if self._take_token(record):
             self._queue.put(record)
 
     async def run(self) -> None:
-        """Write what is recorded, for ever. Different Events go together, equal ones one after the other."""
+        """Write queued records until cancelled. Different Events are written concurrently, equal ones one after the other."""
         while True:
             some = await self._queue.get(WRITES_PER_SLICE)
             await asyncio.gather(*(self._write(record, count) for record, count in some))
@@ -81,7 +81,7 @@ class Recorder:
                 self._told_dropped = self._queue.dropped
 
     async def flush(self) -> None:
-        """Write what is recorded now, once; for the end of a run."""
+        """Write all queued records once, at the end of a run."""
         for record, count in self._queue.take(len(self._queue)):
             await self._write(record, count)
 
@@ -94,7 +94,7 @@ class Recorder:
             log.info("an event was dropped (%s %s): %s", record.reason, objects.key(record.regarding), error)
 
     async def _patch_count(self, record: Record, repeats: int, now: float) -> bool:
-        """Patch the Event that says the same; False when there is none any more."""
+        """Patch the count of the Event for an equal record; False when there is none, or it has been deleted."""
         key = record_key(record)
         last = self._last_events.get(key)
         if last is None:
@@ -149,8 +149,8 @@ def _event_namespace(regarding: Object) -> str:
 
 
 def make_event(record: Record, name: str, now: float, count: int = 1) -> Object:
-    """The Event for a record, with the fields that client-go fills in, as an API server would store it: times that are not
-    known stand last."""
+    """The Event for a record, with the fields that client-go fills in, in the order in which an API server stores them: unset times
+    come last."""
     about, when = record.regarding, objects.timestamp(now)
     involved = {
         "kind": about.get("kind"),

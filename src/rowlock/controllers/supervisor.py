@@ -1,7 +1,7 @@
-"""Keeps background work at work: an error costs one look, never the server.
+"""Restarts background tasks that fail: an error never ends the server.
 
-A look is a coroutine that works until it is cancelled (diagnosis, the GPU watch, measures, the proxy). When it raises,
-that is logged once with its traceback, counted, and the look begins anew after a while that doubles, as keys of a
+A background task is a coroutine that runs until it is cancelled (diagnosis, the GPU watch, measures, the proxy). When it raises,
+the error is logged once with its traceback and counted, and the task restarts with exponential backoff, as keys of a
 controller do.
 """
 
@@ -17,18 +17,18 @@ from types import TracebackType
 from typing import Any
 
 FIRST_DELAY, MAX_DELAY = 1.0, 60.0
-"""Seconds before the second and the last of many attempts; a look that worked for longer than the last begins anew."""
+"""Seconds before the first restart, and the longest delay; a task that ran for longer than that resets its backoff."""
 REPEAT_INTERVAL = 60.0
 """Seconds between two lines about the same error."""
 _MOST_ERRORS = 1000
-"""Different errors that are remembered; with more, all are told anew."""
+"""Different errors that are remembered; beyond that all are forgotten and logged in full again."""
 
 log = logging.getLogger("rowlock.supervisor")
 
 
 @dataclass(slots=True)
 class _Repeats:
-    """How often an error came since it was last told of."""
+    """How often an error was raised since it was last logged."""
 
     told_at: float
     count: int = 0
@@ -36,15 +36,15 @@ class _Repeats:
 
 @dataclass(eq=False)
 class ErrorLog:
-    """Tells of an error once with its traceback, and then how often it came again, at most once a minute."""
+    """Logs an error once with its traceback, and then at most once a minute how often it was repeated."""
 
     clock: Callable[[], float] = time.monotonic
     counts: Counter[str] = field(default_factory=Counter)
-    """Errors so far, by what raised them."""
+    """Errors so far, by subject."""
     _seen: dict[tuple[str, type[BaseException], str], _Repeats] = field(default_factory=dict)
 
     def report(self, subject: str, error: BaseException, consequence: str) -> None:
-        """`subject` is what raised `error`, of a few kinds; `consequence` what follows from it, in words."""
+        """Log and count an error. `subject`: what raised it, from a small set of names; `consequence`: what happens now, as text."""
         self.counts[subject] += 1
         key, now = (subject, type(error), _place(error.__traceback__)), self.clock()
         repeats = self._seen.get(key)
@@ -61,14 +61,14 @@ class ErrorLog:
 
 
 def _place(trace: TracebackType | None) -> str:
-    """Where it was raised."""
+    """File and line where the exception was raised."""
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
     return "" if trace is None else f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}"
 
 
 ERRORS = ErrorLog()
-"""Of this process."""
+"""The error log of this process."""
 
 
 def back_off(failures: int, first: float = FIRST_DELAY, longest: float = MAX_DELAY) -> float:
@@ -101,7 +101,7 @@ async def supervise(
     errors: ErrorLog = ERRORS,
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> None:
-    """Run `work` until it returns; whenever it raises, again after a while. Cancellation passes through."""
+    """Run `work` until it returns; restart it with backoff whenever it raises. Cancellation passes through."""
     failures = 0
     while True:
         began = errors.clock()

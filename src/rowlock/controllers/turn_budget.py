@@ -1,4 +1,4 @@
-"""Long work on the event loop, in slices of two milliseconds, between which other tasks get their turn."""
+"""Long work on the event loop, in slices of two milliseconds between which other tasks run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 SLICE = 0.002
-"""Seconds of work between two pauses: when a dozen such works go on at once, a turn of the loop still takes less than 50 ms."""
+"""Seconds of work between two pauses: with a dozen such tasks at once, a turn of the loop still takes less than 50 ms."""
 
 
 class TurnBudget:
@@ -20,15 +20,15 @@ class TurnBudget:
         self._seconds, self._due = seconds, 0.0
 
     async def pause_if_due(self) -> None:
-        """Let other tasks run when the last pause is longer ago than a slice; that costs a look at the clock."""
+        """Yield to the event loop when the last pause is longer ago than a slice; otherwise it only reads the clock."""
         if time.perf_counter() >= self._due:
             await asyncio.sleep(0)
             self._due = time.perf_counter() + self._seconds
 
 
 class SharedTurn:
-    """Pieces of work that come from many tasks at once: `async with turn:` around each. Those that together have taken a slice
-    in one turn of the loop leave the others to the next ones, first come first served."""
+    """A budget that many tasks share: `async with turn:` around each piece of work. Once the pieces of one turn of the loop have
+    taken a slice together, the others wait for later turns, first come first served."""
 
     def __init__(self, seconds: float = SLICE) -> None:
         self._seconds, self._spent, self._began = seconds, 0.0, 0.0
@@ -39,7 +39,7 @@ class SharedTurn:
         self._began = time.perf_counter()
 
     async def __aexit__(self, *_: object) -> None:
-        """Nothing is awaited between the two."""
+        """Count the time of the piece, which must not await anything."""
         if not self._spent:
             asyncio.get_running_loop().call_soon(self._end_turn)
         self._spent += time.perf_counter() - self._began
@@ -49,7 +49,7 @@ class SharedTurn:
 
 
 async def take_slices(items: Sequence[T], size: int) -> AsyncIterator[Sequence[T]]:
-    """So many items at a time; other tasks have their turn before the next ones. What is short takes no turn."""
+    """Slices of `size` items, yielding to the event loop between them; a short sequence is one slice and does not yield."""
     for start in range(0, len(items), size):
         if start:
             await asyncio.sleep(0)

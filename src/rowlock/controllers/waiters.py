@@ -1,4 +1,4 @@
-"""Tasks that wait for a condition, and look again after each change of what it is about."""
+"""Tasks that wait for a condition, and check it again after each change of its subject."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ Subject = TypeVar("Subject", bound=Hashable)
 
 
 class Waiters(Generic[Subject]):
-    """Each waits for a change of one subject: a key of an object, the uid of a job."""
+    """Waiting tasks by subject: the key of an object, or the uid of a job."""
 
     def __init__(self) -> None:
         self._events: dict[Subject, set[asyncio.Event]] = {}
 
     def wake(self, subject: Subject) -> None:
-        """The subject has changed: those who wait for it look again."""
+        """The subject has changed: let its waiters check their conditions again."""
         for event in self._events.get(subject, ()):
             event.set()
 

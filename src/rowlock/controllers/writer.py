@@ -1,4 +1,4 @@
-"""A Decision as calls of the `Api`: in which order, what goes together, and what each outcome means."""
+"""Carries out a Decision as `Api` calls: their order, their batches, and the meaning of each outcome."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ApiWrite = Create | Update | Patch | Delete | Bind
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A write and the records that follow it: they are told only if it succeeds."""
+    """A write and the records that follow it, which are emitted only if it succeeds."""
 
     write: ApiWrite
     records: tuple[Record, ...] = ()
@@ -32,14 +32,14 @@ class FailedWrite:
 
     @property
     def is_outdated(self) -> bool:
-        """The view was old: somebody wrote first, or it is gone. Nothing to tell anybody; look again."""
+        """Whether the write failed because the view was stale: the object has changed or is gone. Retried without a log line."""
         if isinstance(self.error, Conflict):
             return True
         return isinstance(self.error, NotFound) and isinstance(self.write, Update | Patch | Bind)
 
 
 def plan_steps(writes: Sequence[Write]) -> tuple[list[Record], list[Step]]:
-    """Records that come before any write, and the writes with theirs."""
+    """The records that come before any write, and each write with the records after it."""
     early_records: list[Record] = []
     result: list[Step] = []
     for item in writes:
@@ -53,8 +53,8 @@ def plan_steps(writes: Sequence[Write]) -> tuple[list[Record], list[Step]]:
 
 
 def batch_steps(steps: Sequence[Step], *, keeps_order: bool = False) -> Iterator[list[Step]]:
-    """Runs of writes that may go together: of one class and kind, each on another object. Where the API keeps the order of
-    what is issued together, a job's pods, services and status are one run: each run waits for the disk."""
+    """Batches of writes that may be issued together: of one class and kind, each on a different object. With `keeps_order` (the API
+    keeps the order of concurrent calls) a job's pods, services and status are one batch: each batch waits for the disk once."""
     for _, group in groupby(steps, key=_ordered_batch_key if keeps_order else _batch_key):
         batch: list[Step] = []
         targets: set[tuple[Kind | None, Key]] = set()
@@ -70,7 +70,7 @@ def batch_steps(steps: Sequence[Step], *, keeps_order: bool = False) -> Iterator
 
 
 def is_sequence(batch: Sequence[Step]) -> bool:
-    """Do later writes of the run rest on earlier ones? Updates of one kind do not: each is tried, whatever becomes of the others."""
+    """Whether later writes of the batch depend on earlier ones. Updates of one kind do not: each is tried, even if others fail."""
     return any(isinstance(step.write, Create) for step in batch) or len({_batch_key(step) for step in batch}) > 1
 
 
@@ -95,8 +95,8 @@ def _target_key(write: ApiWrite) -> tuple[Kind | None, Key]:
 
 
 async def execute_write(api: Api, write: ApiWrite, sequence: WriteSequence | None = None) -> Object | None:
-    """One call. What the API says about the object then, if it says anything. What is made in a run is made in its
-    order: nothing comes to be behind what was refused, and no status says that it has."""
+    """Make one `Api` call; return the resulting object, if any. Creates and updates of a `sequence` take effect in order: after
+    a refused one, later ones raise NotTried."""
     match write:
         case Create():
             return await api.create(write.kind, write.object, options=WriteOptions(sequence=sequence))
@@ -117,7 +117,7 @@ async def execute_write(api: Api, write: ApiWrite, sequence: WriteSequence | Non
 
 
 def records_for(step: Step, result: Object | BaseException | None) -> Sequence[Record]:
-    """What to tell about a write that has been tried."""
+    """The records to emit about a write that has been tried."""
     if not isinstance(result, ApiError):
         if (
             isinstance(step.write, Create) and isinstance(result, dict) and not objects.name(step.write.object)

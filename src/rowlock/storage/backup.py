@@ -1,9 +1,9 @@
-"""`rowlock backup` and `rowlock restore`: one file with all that makes a cluster itself, taken while its server works.
+"""`rowlock backup` and `rowlock restore`: one file with a cluster's whole state, taken while its server runs.
 
 The file is a tar: `manifest.json` first (what is in it, with SHA-256 sums), then `cluster.db` as of one revision (SQLite's
 `VACUUM INTO`: a read transaction, so writers go on; without what was deleted), the certificates, keys, accounts and credentials,
-the audit log and the archive with its logs (`backup_parts.py`). What pods wrote (claims, checkpoints, logs that are not archived yet)
-and images are files of their own sizes: a copy of their directories is their backup.
+the audit log and the archive with its logs (`backup_parts.py`). Not included: what pods wrote (claims, checkpoints, logs that are not
+archived yet) and images. These can be large; copy their directories to back them up.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _MANIFEST = "manifest.json"
 _COUNTED = ("pods", "configmaps", "secrets", "persistentvolumeclaims")
 """Resources that a summary counts one by one, besides jobs."""
 _FORMAT = 2
-"""Of the backup file. (The database in it has a format of its own.) 1: no archive, no accounts and credentials, no audit log."""
+"""Format of the backup file; the database in it has its own. Format 1 had no archive, accounts, credentials or audit log."""
 _MOST_MANIFEST_BYTES = 64 << 20
 
 
@@ -103,7 +103,7 @@ def restore_backup(file: Path, data_dir: Path) -> Manifest:
 
 
 def _check_readable(file: Path) -> None:
-    """A backup that cannot be opened is refused before anything is made for it."""
+    """Raise BadRequest when the backup cannot be opened, before anything is created on disk."""
     try:
         file.open("rb").close()
     except OSError as error:
@@ -159,7 +159,7 @@ def _add_member(tar: tarfile.TarFile, name: str, size: int, content: Any) -> Non
 
 
 def _unpack(file: Path, directory: Path) -> Manifest:
-    """The parts that the manifest names, with the sums that it names. Nothing else is ever written."""
+    """Write the files that the manifest names, and no others, and verify their checksums. Raises BadRequest for a damaged backup."""
     try:
         with tarfile.open(file, "r:") as tar:
             manifest = _read_manifest(tar, file)
@@ -232,7 +232,7 @@ def _translate_os_errors(path: Path) -> Iterator[None]:
 
 
 def describe_backup(file: Path, manifest: Manifest, data_dir: Path) -> str:
-    """What `rowlock backup` says: what is in the file, and what is not."""
+    """The text that `rowlock backup` prints: what the file contains, and what it leaves out."""
     left_out = [name for name in LEFT_OUT if (data_dir / name).is_dir() and any((data_dir / name).iterdir())]
     lines = [
         f"{file}: {sum(manifest.objects.values())} objects as of revision {manifest.revision} ({_count(manifest)}),"
@@ -245,7 +245,7 @@ def describe_backup(file: Path, manifest: Manifest, data_dir: Path) -> str:
 
 
 def _name_parts(manifest: Manifest) -> list[str]:
-    """The files besides the database; the archive and its logs are one."""
+    """Names of the files besides the database; the archive and its logs are one entry."""
     names = [name for name in manifest.files if name != _DATABASE and "/" not in name]
     logs = sum(name.startswith("archive/logs/") for name in manifest.files)
     has_archive = any("/" in name for name in manifest.files)
@@ -253,7 +253,7 @@ def _name_parts(manifest: Manifest) -> list[str]:
 
 
 def _count(manifest: Manifest) -> str:
-    """What people made comes first; of the rest, which the cluster made itself, the number."""
+    """Counts as text: jobs and the resources in `_COUNTED` one by one, then the total of all others."""
     jobs = sum(count for resource, count in manifest.objects.items() if resource.partition(".")[0].endswith("jobs"))
     counts = {"jobs": jobs, **{resource: manifest.objects.get(resource, 0) for resource in _COUNTED}}
     listed = [f"{count} {name if count != 1 else name.removesuffix('s')}" for name, count in counts.items() if count]

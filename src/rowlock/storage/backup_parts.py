@@ -1,7 +1,7 @@
-"""The files of a backup besides `cluster.db`: what they are called, and which of them a data directory has.
+"""The files of a backup besides `cluster.db`: their names, and which of them a data directory has.
 
-Files that are replaced whole are copied as they are; the archive's database is copied in a transaction of its own, with the compressed
-logs that it names then.
+Files that are replaced atomically are copied as they are. The archive's database is copied in its own transaction, with the compressed
+logs that this copy refers to.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from rowlock.storage.recovery import uri
 SMALL_FILES = (
     "ca.crt", "ca.key", "server.crt", "server.key", "service-account.key", "token", "config.json", "accounts.json", "credentials.json",
 )  # fmt: skip
-"""What clients know the cluster by, and who may come in; those that are there are kept."""
+"""Certificates, keys, tokens and accounts; those that exist are included."""
 ARCHIVE = "archive/archive.db"
 _LOGS = "archive/logs"
 _AUDIT = re.compile(r"audit\.jsonl(\.[0-9])?")
 _LOG = re.compile(r"archive/logs/[A-Za-z0-9][A-Za-z0-9._-]{0,250}")
 LEFT_OUT = ("claims", "checkpoints", "logs", "images", "sources", "pods")
-"""Directories of what pods wrote, or what was copied for them."""
+"""Directories that a backup leaves out: what pods wrote, or what was copied for them."""
 
 
 def is_part(name: str) -> bool:
-    """May a backup hold a file of this name?"""
+    """Whether a backup may hold a file of this name."""
     return name in (*SMALL_FILES, ARCHIVE) or bool(_AUDIT.fullmatch(name) or _LOG.fullmatch(name))
 
 
 def find_parts(data_dir: Path, temporary: Path) -> dict[str, Path]:
-    """By their names in the backup; `temporary` is a directory for a copy of the archive's database. Raises OSError, Unavailable."""
+    """Paths by their names in the backup; `temporary` is a directory for a copy of the archive's database. Raises OSError, Unavailable."""
     names = [*SMALL_FILES, *sorted(path.name for path in data_dir.glob("audit.jsonl*") if _AUDIT.fullmatch(path.name))]
     parts = {name: data_dir / name for name in names if (data_dir / name).is_file()}
     if (data_dir / ARCHIVE).is_file():
@@ -45,7 +45,7 @@ def find_parts(data_dir: Path, temporary: Path) -> dict[str, Path]:
 
 
 def _copy_archive(source: Path, copy: Path) -> list[str]:
-    """The names of the log files that the copy names."""
+    """Copy the archive's database; return the names of the log files that the copy refers to."""
     with contextlib.closing(sqlite3.connect(uri(source, "rw"), uri=True, timeout=30.0)) as archive:
         (version,) = archive.execute("PRAGMA user_version").fetchone()
         archive.execute("VACUUM INTO ?", (str(copy),))

@@ -1,4 +1,4 @@
-"""What a new cluster holds before anybody comes: namespaces, priority classes, what an installation of Kubeflow Trainer brings, the
+"""The initial objects of a new cluster: namespaces, priority classes, what an installation of Kubeflow Trainer brings, the
 default department and project.
 
 Pure: a list of objects. `LocalCluster` creates those that are missing at every start, so that a deleted default comes

@@ -1,9 +1,9 @@
-"""Group commit: whatever is staged while one fsync runs goes into the next one, together.
+"""Group commit: all writes staged while one fsync runs go into the next commit together.
 
-One thread writes. Its answer comes back into the event loop, which shows the batch to readers and watchers and only
-then answers the writers. For a lone write on a quick disk the event loop waits, if only for a moment: to hear of it in
-another turn takes as long as the fsync, but a disk that stalls must not stop the server. When a commit fails, every write
-that is staged fails with it and the next one tries anew: a full disk heals by itself.
+One thread writes. Its result returns to the event loop, which applies the batch to the committed state, answers the writers and
+then publishes the batch to watchers. For a lone write on a quick disk the event loop blocks for up to `PATIENCE_SECONDS`: a wake-up in
+a later turn would cost as much as the fsync, but a disk that stalls must not stop the server. When a commit fails, every staged
+write fails with it, and the next commit tries again: the server recovers from a full disk by itself.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from rowlock.storage.write_verbs import Core
 
 @dataclass(frozen=True, slots=True)
 class _Batch:
-    """One commit: what goes in, what compaction takes out, and who waits for it."""
+    """One commit: the changes to insert, the rows that compaction deletes, and the futures that wait for it."""
 
     changes: list[StoredChange]
     drop: list[SupersededRow]
@@ -38,7 +38,7 @@ class _Batch:
         return self.drop[-1].since if self.drop else 0
 
     def write(self, journal: Journal) -> _Written:
-        """Whatever goes wrong, the writers hear it."""
+        """Write the batch in the writer thread. Any exception is returned, so that the waiting writers get it."""
         error, began = None, time.perf_counter()
         try:
             rows = [_to_row(change) for change in self.changes]
@@ -50,7 +50,7 @@ class _Batch:
 
 @dataclass(frozen=True, slots=True)
 class _Written:
-    """What became of a batch."""
+    """The outcome of a batch; `error` is None when it is durable."""
 
     seconds: float
     error: BaseException | None
@@ -64,19 +64,19 @@ class _Commit:
         self._on_late = on_late
         self._written: _Written | None = None
         self._decided, self._done = Lock(), Lock()
-        """Taken by the waiting or by the writing, whichever ends first; and held until the writing has ended in time."""
+        """`_decided`: taken by whichever is first, the waiter's timeout or completion. `_done`: released on completion in time."""
         self._done.acquire()
 
     def wait(self, seconds: float) -> _Written | None:
-        """Without the interpreter's lock. None after so many seconds: `on_late` will be called in the thread."""
+        """Block with the GIL released. None after `seconds`: `on_late` is then called in the writer thread."""
         if not (seconds and self._done.acquire(timeout=seconds)):
             if self._decided.acquire(blocking=False):
                 return None
-            self._done.acquire()  # it ends at this very moment
+            self._done.acquire()  # `finish` took `_decided` just now and is about to release this
         return self._written
 
     def finish(self, written: _Written) -> None:
-        """In the thread."""
+        """Deliver the outcome, to the waiter or to `on_late`. Called in the writer thread."""
         if self._decided.acquire(blocking=False):
             self._written = written
             self._done.release()
@@ -85,7 +85,7 @@ class _Commit:
 
 
 class _Writer:
-    """The one thread that writes. (An executor's does as much, for a tenth of a request's time.)"""
+    """The one thread that writes. (An executor could do the same, but its overhead is a tenth of a request's time.)"""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
@@ -94,13 +94,13 @@ class _Writer:
         self._thread.start()
 
     def write(self, batch: _Batch, patience: float, on_late: Callable[[_Written], object]) -> _Written | None:
-        """What became of the batch; None when that takes longer than `patience` seconds: `on_late` is called in the thread then."""
+        """The outcome of the batch; None when it takes longer than `patience` seconds: `on_late` is then called in the thread."""
         commit = _Commit(batch, on_late)
         self._queue.put(commit)
         return commit.wait(patience)
 
     def close(self) -> None:
-        """Write what was handed over, and end."""
+        """Write all batches that are queued, then end the thread."""
         self._queue.put(None)
         self._thread.join()
 
@@ -109,7 +109,7 @@ class _Writer:
             written = commit.batch.write(self._journal)
             try:
                 commit.finish(written)
-            except RuntimeError:  # the event loop has gone, and with it everybody who waited
+            except RuntimeError:  # the event loop is closed, so no writer waits any more
                 return
 
 
@@ -117,9 +117,9 @@ COMPACTION_STEP = 200  # superseded rows that one commit may remove besides as m
 MIN_COMPACTED_ROWS = 32  # fewer wait for the next commit: each removal dirties a page of its own
 HISTORY_SECONDS = 300.0  # kube-apiserver's --etcd-compaction-interval: a deleted Secret is not kept for longer
 _MARK_INTERVAL = 10.0  # seconds between two notes of the revision
-QUICK_COMMIT_SECONDS = 0.001  # seconds: a disk that has lately needed more is not waited for
-PATIENCE_SECONDS = 0.003  # seconds: nobody notices that the event loop is away for so long
-PACE_DECAY = 0.9  # of how slow the disk was last, after each commit
+QUICK_COMMIT_SECONDS = 0.001  # the event loop blocks on a commit only if recent commits took no longer than this
+PATIENCE_SECONDS = 0.003  # the longest that the event loop blocks on a commit: too short to be noticed
+PACE_DECAY = 0.9  # factor on the remembered commit time, after each commit
 
 
 class GroupCommit:
@@ -136,21 +136,21 @@ class GroupCommit:
         self.count = 0
         """Commits so far; each was one fsync."""
         self.failed_count = 0
-        """Commits that failed; with each, all that was staged was dropped."""
+        """Commits that failed; each dropped everything that was staged."""
         self.takes_writes = True
-        """Did the disk take the last commit? (The node's lease is one, every ten seconds.)"""
+        """Whether the last commit succeeded. (The node's lease causes one every ten seconds.)"""
         self.kept_revisions = 10_000
         """Revisions of history that stay in the journal, if they are not older than `HISTORY_SECONDS`."""
         self._clock = clock
         self._revision_marks: deque[tuple[float, int]] = deque()
-        """(when, the last revision at that time), oldest first."""
+        """(time on `clock`, the last revision at that time), oldest first."""
         self._expired_revision = 0
         self._core, self._journal, self._publish = core, journal, publish
         self._garbage: deque[SupersededRow] = deque()
         self._waiters: list[asyncio.Future[None]] = []
         self._writer = _Writer(journal)
         self._pace = QUICK_COMMIT_SECONDS
-        """Seconds that a commit may take: the slowest of the latest, older ones counting less and less."""
+        """Seconds that a recent commit took: a decaying maximum (`PACE_DECAY`)."""
         self._busy = self._flush_scheduled = self._closed = False
 
     def load(self, garbage: Sequence[SupersededRow], revision: int) -> None:
@@ -169,7 +169,7 @@ class GroupCommit:
         future = loop.create_future()
         self._waiters.append(future)
         if not self._busy and not self._flush_scheduled:
-            # Not at once: all writes of this turn of the event loop go together.
+            # Deferred, so that all writes of this turn of the event loop share one commit.
             self._flush_scheduled = True
             loop.call_soon(self._flush, loop)
         await future
@@ -228,7 +228,7 @@ class GroupCommit:
             self._flush(loop)
 
     def _rows_to_compact(self, batch: Sequence[StoredChange]) -> list[SupersededRow]:
-        """The rows to remove now: a little more than come in, so that compaction keeps up under any load."""
+        """The rows to remove now: more than the batch adds, so that compaction keeps up under any load."""
         horizon = max(batch[-1].revision - self.kept_revisions, self._expire_revisions(batch[-1].revision))
         rows = []
         for item in islice(self._garbage, len(batch) * 2 + COMPACTION_STEP):
@@ -238,7 +238,7 @@ class GroupCommit:
         return rows if len(rows) >= MIN_COMPACTED_ROWS else []
 
     def _expire_revisions(self, revision: int) -> int:
-        """The last revision that is older than `HISTORY_SECONDS`; 0 when nobody knows one since the start."""
+        """The last revision that is older than `HISTORY_SECONDS`; 0 while the server has not run for that long."""
         now, marks = self._clock(), self._revision_marks
         if not marks or now - marks[-1][0] >= _MARK_INTERVAL:
             marks.append((now, revision))

@@ -29,21 +29,21 @@ from rowlock.storage.recovery import (
 
 _ROW = "(?, ?, ?, ?, ?, ?, ?, ?)"
 _LOCK_PATIENCE = 1.0
-"""Seconds for which a lock that another server holds is asked for again."""
+"""Seconds for which acquiring a lock that another process holds is retried."""
 _ROWS_PER_INSERT = 64
-"""Rows of one INSERT. Each statement takes the interpreter's lock anew, and a busy event loop lets go of it late: a batch
-is as few statements as can be."""
+"""Rows of one INSERT. Each statement reacquires the GIL, which a busy event loop releases late: so a batch uses as few
+statements as possible."""
 _DELETE_ROWS = "DELETE FROM log WHERE revision IN (SELECT value FROM json_each(?))"
 
 
 class Journal:
-    """An open log. Raises Unavailable with one sentence for everything that a user has to do something about. `accepts_loss`: one that
-    lacks changes that were durable once is opened all the same."""
+    """An open log. Raises Unavailable, with one sentence, for everything that a user has to act on. `accepts_loss`: also open a log
+    that lacks changes which were once durable."""
 
     def __init__(self, path: Path, *, accepts_loss: bool = False) -> None:
         self.path = path
         self.notice = ""
-        """What was lost or made anew at this start, in a sentence."""
+        """What was lost or recreated at this start, in a sentence; "" = nothing."""
         self._lock = acquire_lock(path.with_name("lock"))
         try:
             found = self._examine()
@@ -59,7 +59,7 @@ class Journal:
             raise
 
     def _examine(self) -> Recovery | None:
-        """What is there, before anything is written to it; None for a new database or one of an older format."""
+        """Read the database before anything is written to it; None for a new one or one of an older format."""
         if os.path.lexists(self.path):
             self._make_private()
         found = examine_database(self.path)
@@ -68,7 +68,7 @@ class Journal:
         return found
 
     def _compare(self, found: Recovery | None, accepts_loss: bool) -> Recovery | None:
-        """With the note of the last revision. Raises Unavailable for a step back."""
+        """Check what was found against the noted last revision. Raises Unavailable when the database is behind it."""
         path, note = self.path, self._note
         if found is None:
             return None
@@ -102,7 +102,7 @@ class Journal:
         log.execute("PRAGMA journal_mode = WAL")
         log.execute("PRAGMA synchronous = FULL")
         log.execute("PRAGMA secure_delete = ON")  # what is deleted may be a Secret: its pages are overwritten
-        # Checkpoints come as SQLite has it, after 1,000 pages: a WAL file that still grows costs two writes a sync.
+        # SQLite's default checkpoint interval (1,000 pages) stays: a WAL file that still grows costs two writes a sync.
         if version == 0:
             log.executescript(log_format.TABLES)
             log.execute(f"PRAGMA user_version = {log_format.FORMAT}")
@@ -110,7 +110,7 @@ class Journal:
             log_format.upgrade(log, self.path, version)
 
     def _make_private(self) -> None:
-        """The file holds Secrets: nobody else may read it, nor the `-wal` and `-shm` beside it, which SQLite gives its rights."""
+        """Set mode 0600 on the database, which holds Secrets, and on existing `-wal` and `-shm` files. Raises Unavailable."""
         for path in (self.path, *(self.path.with_name(self.path.name + suffix) for suffix in ("-wal", "-shm"))):
             flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | (os.O_CREAT if path is self.path else 0)
             try:
@@ -124,19 +124,19 @@ class Journal:
                 ) from error
 
     def recover(self) -> Recovery:
-        """What the log held when it was opened; once."""
+        """What the log held when it was opened. May be called once."""
         recovery, self._recovery = self._recovery, None
         assert recovery is not None
         return recovery
 
     def append(self, rows: Sequence[Row], drop: Sequence[int] = (), compacted: int = 0) -> None:
-        """Make `rows` durable, and forget the rows `drop`; all or nothing."""
+        """Make `rows` durable and delete the rows of the revisions `drop`, in one transaction."""
         values = [(*(fields := row_fields(row)), row_checksum(fields, row.value), row.value) for row in rows]
         inserts = [
             _insert_statement(values[at : at + _ROWS_PER_INSERT]) for at in range(0, len(values), _ROWS_PER_INSERT)
         ]
         with TranslateErrors(self.path):
-            if len(inserts) == 1 and not drop:  # a statement alone is a transaction
+            if len(inserts) == 1 and not drop:  # a single statement is its own transaction
                 self._log.execute(*inserts[0])
                 self._note.write(rows[-1].revision)
                 return
@@ -156,7 +156,7 @@ class Journal:
                 raise
 
     def read(self, since: int, limit: int) -> list[tuple[Row, bytes | None]]:
-        """The next rows after a revision, each with the value it superseded. None of it if compaction was there."""
+        """Up to `limit` rows after a revision, each with the value it superseded. Empty when `since` has been compacted."""
         with TranslateErrors(self.path):
             log = sqlite3.connect(self.path, isolation_level=None)
             try:
@@ -188,7 +188,7 @@ def _read_value(log: sqlite3.Connection, revision: int) -> bytes | None:
 
 
 def _flock(file: IO[str]) -> None:
-    """A process that was killed holds its lock until its last write to the disk has ended. Raises OSError."""
+    """Lock, retrying for a second: a killed process keeps its lock until its last disk write has ended. Raises OSError."""
     deadline = time.monotonic() + _LOCK_PATIENCE
     while True:
         try:
@@ -200,7 +200,7 @@ def _flock(file: IO[str]) -> None:
 
 
 def acquire_lock(path: Path) -> IO[str]:
-    """An exclusive lock for the life of the process; the kernel releases it however the process ends."""
+    """Take an exclusive lock; the kernel releases it however the process ends. Raises Unavailable when another process has it."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600), "r+")

@@ -34,17 +34,17 @@ _UNSET_REVISIONS = (None, "", "0")
 
 
 def missing_name_message(name: str) -> str:
-    """A body without the name that its path has."""
+    """The refusal of a body that has no name, though its path has one."""
     return f"the name of the object ({name} based on URL) was undeterminable: name must be provided"
 
 
 def name_mismatch_message(body_name: Any, name: str) -> str:
-    """A body with another name than its path has."""
+    """The refusal of a body whose name differs from that of its path."""
     return f"the name of the object ({body_name}) does not match the name on the URL ({name})"
 
 
 def check_apply_target(kind: Kind, key: Key, obj: Object) -> Object:
-    """What an apply is about to make, if it is what the path names. Raises BadRequest, Conflict."""
+    """The object that an apply creates, with the path's namespace. Raises BadRequest, Conflict when it is not what the path names."""
     meta = objects.meta(obj)
     if uid := meta.get("uid"):
         why = f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"
@@ -59,7 +59,7 @@ def check_apply_target(kind: Kind, key: Key, obj: Object) -> Object:
 
 
 def generate_suffix(seed: str) -> str:
-    """Five characters for generateName, from any unique text."""
+    """Five characters for generateName, hashed from any unique text."""
     digest = hashlib.blake2b(seed.encode(), digest_size=SUFFIX_LENGTH).digest()
     return "".join(_ALPHABET[byte % len(_ALPHABET)] for byte in digest)
 
@@ -70,8 +70,8 @@ def generate_name(prefix: str, seed: str) -> str:
 
 
 def prepare_create(kind: Kind, obj: Object, uid: str, now: float, *, from_post: bool = True) -> Object:
-    """The object as it enters admission: named, with an identity and without anything the client made up. One that is
-    not posted, but comes of an update or an apply, keeps the end that it was given: so does a real server's."""
+    """The object as it enters admission: named, with uid and creation time, and without system fields that the client set. Created by
+    an update or an apply (not `from_post`), it keeps its deletion fields, as on a real server. Raises BadRequest."""
     meta = dict(objects.meta(obj))
     if from_post and meta.get("resourceVersion") not in _UNSET_REVISIONS:
         raise BadRequest("resourceVersion should not be set on objects to be created")
@@ -106,13 +106,13 @@ def _prepare_namespace(obj: Object) -> Object:
 
 
 def _has_spec(obj: Object) -> bool:
-    """False for one that is no object: admission has the words for that."""
+    """False for a spec that is no JSON object: admission refuses it with upstream's message."""
     return isinstance(obj.get("spec") or {}, dict)
 
 
 def prepare_update(kind: Kind, old: Object, new: Object, subresource: str, *, from_patch: bool = False) -> Object:
-    """`new` as it enters admission: only what this subresource may change differs from `old`, and what nobody may change, for
-    admission to refuse. An update means the object with its uid; a patch would give it another. Raises Conflict, Invalid."""
+    """`new` as it enters admission: `old` with only what this subresource may change, and attempts on uid and deletion fields kept for
+    admission to refuse. An update must name the current uid; a patch (`from_patch`) need not. Raises Conflict, Invalid."""
     check_current(kind, old, new, check_uid=not from_patch)
     entries = objects.meta(new).get("managedFields", objects.meta(old).get("managedFields"))
     if subresource == "status" and kind.custom:
@@ -149,7 +149,7 @@ def prepare_update(kind: Kind, old: Object, new: Object, subresource: str, *, fr
 
 
 def _prepare_status_update(kind: Kind, old: Object, new: Object) -> Object:
-    """What the status of a built-in kind is updated with: all but its spec, labels and finalizers included."""
+    """A status update of a built-in kind: everything but the spec may change, labels and finalizers included."""
     new = objects.with_field(new, "spec", old.get("spec"))
     if kind is kinds.POD:
         new = objects.with_field(new, "metadata.ownerReferences", objects.meta(old).get("ownerReferences"))
@@ -157,7 +157,7 @@ def _prepare_status_update(kind: Kind, old: Object, new: Object) -> Object:
 
 
 def _same_time(submitted: Any, current: Any) -> bool:
-    """Also a time that is written in another way, as Python's client does."""
+    """Whether two values are the same time, also in different notations (Python's client rewrites times)."""
     if submitted == current or not (isinstance(submitted, str) and isinstance(current, str)):
         return bool(submitted == current)
     try:
@@ -167,7 +167,7 @@ def _same_time(submitted: Any, current: Any) -> bool:
 
 
 def require_revision(kind: Kind, name: str, new: Object) -> None:
-    """Custom objects and leases change by those alone who say which revision they know. Raises Invalid."""
+    """An update of a custom object or a lease must state a resourceVersion. Raises Invalid."""
     if objects.meta(new).get("resourceVersion") not in _UNSET_REVISIONS or not (kind.custom or kind is kinds.LEASE):
         return
     cause = Cause("FieldValueInvalid", "Invalid value: 0: must be specified for an update", "metadata.resourceVersion")
@@ -175,7 +175,7 @@ def require_revision(kind: Kind, name: str, new: Object) -> None:
 
 
 def check_current(kind: Kind, old: Object, new: Object, *, check_uid: bool = True) -> None:
-    """Optimistic concurrency: what the client states about the object must be true."""
+    """Optimistic concurrency: the uid and resourceVersion that the client states must be current. Raises Conflict, Invalid."""
     meta, current = objects.meta(new), objects.meta(old)
     uid, revision = meta.get("uid"), meta.get("resourceVersion")
     if check_uid and uid and uid != current.get("uid"):
@@ -203,7 +203,7 @@ def _check_no_new_finalizers(kind: Kind, old: Object, new: Object) -> None:
 
 
 def dry_run_result(result: Object, submitted: Object) -> Object:
-    """What a dry run answers: with the words that only writing takes away."""
+    """The answer to a dry run: it keeps the submitted selfLink and resourceVersion, which only a real write removes."""
     meta = {**objects.meta(result)}
     for name in ("selfLink", "resourceVersion"):
         if name not in meta and objects.meta(submitted).get(name):
@@ -227,7 +227,7 @@ def _without_times(obj: Object) -> Object:
 
 
 def bump_generation(kind: Kind, old: Object, new: Object) -> Object:
-    """Count a change of anything but metadata and status, in kinds that count; a priority class is for ever the first."""
+    """Increment the generation when anything but metadata and status changed, in kinds that count; never in a priority class."""
     count = objects.meta(old).get("generation")
     if (
         count is None
@@ -246,7 +246,7 @@ def _desired_fields(obj: Object) -> Object:
 
 
 def finalizers(obj: Object) -> list[str]:
-    """None where a client wrote something else: admission, which comes later, says what."""
+    """The finalizers; empty when the client wrote something that is no list of strings, which admission refuses later."""
     value = objects.meta(obj).get("finalizers")
     texts = ["" if text is None else text for text in value] if isinstance(value, list) else []
     return texts if all(isinstance(text, str) for text in texts) else []
@@ -260,7 +260,7 @@ def can_remove(kind: Kind, obj: Object) -> bool:
 
 
 def check_deletable(kind: Kind, obj: Object, uid: str, revision: int | None) -> None:
-    """Preconditions of a delete; the subject of the message is the kind, as the real server has it."""
+    """Preconditions of a delete. Raises Conflict, Forbidden; messages name the kind, as a real server's do."""
     name, current = objects.name(obj), objects.meta(obj)
     if uid and uid != current.get("uid"):
         why = (
@@ -287,7 +287,7 @@ def check_deletable(kind: Kind, obj: Object, uid: str, revision: int | None) -> 
 
 
 def with_propagation(obj: Object, propagation: str | None) -> Object:
-    """The finalizers that a propagation policy asks for; None keeps what is there."""
+    """The object with the finalizer that a propagation policy asks for; None keeps what is there."""
     if propagation is None:
         return obj
     result = [f for f in finalizers(obj) if f not in (FOREGROUND, ORPHAN)]
@@ -297,7 +297,7 @@ def with_propagation(obj: Object, propagation: str | None) -> Object:
 
 
 def grace_period(kind: Kind, obj: Object, requested: int | None) -> int:
-    """Seconds that a deletion leaves: only a pod that runs somewhere needs any."""
+    """Grace period in seconds: 0 for everything but a pod that is bound to a node and has not finished."""
     if kind is not kinds.POD or not objects.dig(obj, "spec.nodeName") or objects.phase(obj) in _FINISHED_PHASES:
         return 0
     own = objects.dig(obj, "spec.terminationGracePeriodSeconds")
@@ -336,7 +336,7 @@ def namespace_terminating_error(kind: Kind, name: str, namespace: str) -> Forbid
 
 
 def bind_pod(pod: Object, node: str, annotations: dict[str, str], now: float) -> Object:
-    """The pod on its node. Raises Conflict when it is on one already, or going away."""
+    """The pod bound to `node`. Raises Conflict when it is bound already, or being deleted."""
     name, current_node = objects.name(pod), objects.dig(pod, "spec.nodeName")
     if objects.is_deleting(pod):
         raise _bind_conflict(name, f"pod {name} is being deleted, cannot be assigned to a host")

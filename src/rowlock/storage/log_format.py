@@ -1,4 +1,4 @@
-"""What stands in `cluster.db`: the rows of the log, their checksums, the format's number, and the way up from older formats.
+"""The format of `cluster.db`: the rows of the log, their checksums, the format's number, and upgrades from older formats.
 
 Pure but for the SQLite connection that callers pass in.
 """
@@ -16,7 +16,7 @@ import msgspec
 from rowlock.errors import Unavailable
 
 FORMAT = 2
-"""`user_version` of the file; a file of a later format is refused, not guessed at. 1: checksums of values alone."""
+"""`user_version` of the file; a file of a later format is refused. In format 1 checksums covered the values alone."""
 
 TABLES = """
 CREATE TABLE IF NOT EXISTS log (
@@ -30,7 +30,7 @@ COLUMNS = "revision, previous, verb, kind, namespace, name, checksum, value"
 Verb = Literal["Added", "Modified", "Deleted"]
 VERBS: tuple[Verb, ...] = ("Added", "Modified", "Deleted")
 _MOST_NAMED = 5
-"""Damaged objects that a sentence names; the others are counted."""
+"""Damaged objects that an error message names; the rest are counted."""
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -55,17 +55,17 @@ def row_fields(row: Row) -> RowFields:
 
 
 def row_checksum(fields: RowFields, value: bytes) -> int:
-    """CRC-32 of a whole row: a flipped bit in a name or a verb loses an object as surely as one in its value."""
+    """CRC-32 of the whole row: a flipped bit in a name or verb damages an object as much as one in its value."""
     return zlib.crc32(value, zlib.crc32("\0".join(map(str, fields)).encode()))
 
 
 def _value_checksum(_: RowFields, value: bytes) -> int:
-    """Format 1."""
+    """The checksum of format 1: of the value alone."""
     return zlib.crc32(value)
 
 
 def read_version(log: sqlite3.Connection, path: Path) -> int:
-    """The file's format; 0 for an empty one. Raises Unavailable for one of the future."""
+    """The file's format; 0 for an empty file. Raises Unavailable for a later format than `FORMAT`."""
     version = int(log.execute("PRAGMA user_version").fetchone()[0])
     if version > FORMAT:
         raise Unavailable(
@@ -76,7 +76,7 @@ def read_version(log: sqlite3.Connection, path: Path) -> int:
 
 
 def upgrade(log: sqlite3.Connection, path: Path, version: int) -> None:
-    """From format `version` to this one, in one transaction: a crash in the middle leaves the old file."""
+    """Upgrade from format `version` to `FORMAT` in one transaction: a crash in the middle leaves the old file."""
     log.execute("BEGIN IMMEDIATE")
     try:
         for row in read_rows(log, f"SELECT {COLUMNS} FROM log ORDER BY revision", path, _value_checksum):
@@ -93,8 +93,8 @@ def upgrade(log: sqlite3.Connection, path: Path, version: int) -> None:
 def read_rows(
     log: sqlite3.Connection, query: str, path: Path, checksum: Callable[[RowFields, bytes], int] = row_checksum
 ) -> Iterator[Row]:
-    """The rows of a query over `COLUMNS`. Raises Unavailable that names the damaged ones, at the end of the query or where
-    SQLite cannot go on."""
+    """The rows of a query over `COLUMNS`, up to the first damaged one. Raises Unavailable that names the damaged rows, at the
+    end of the query or where SQLite cannot go on."""
     damaged: list[str] = []
     last = 0
     try:
@@ -120,7 +120,7 @@ def _name_damage(damaged: list[str]) -> str:
 
 
 def damage_error(path: Path, why: str) -> Unavailable:
-    """What is wrong and what to do about it."""
+    """The error for a damaged database, with what the user can do about it."""
     return Unavailable(
         f"{path} is damaged ({why}); rowlock changed nothing in it: restore a backup into a new directory"
         " (`rowlock restore FILE --data-dir DIR`), or move the file away to start with an empty cluster"
@@ -128,7 +128,7 @@ def damage_error(path: Path, why: str) -> Unavailable:
 
 
 class TranslateErrors:
-    """SQLite's errors as one clear sentence each."""
+    """Context manager that turns SQLite's errors into one clear sentence each."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -1,4 +1,4 @@
-"""How the store answers reads: which objects a selector means, pages of a list, a change as one watcher sees it. Pure."""
+"""How the store answers reads: matching selectors, pages of a list, a change as one watcher sees it. Pure."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ class Selection:
         return bool(self.labels or self.fields)
 
     def matches(self, obj: Object) -> bool:
-        """Whether labels and fields select this object; its kind and namespace are the caller's to compare."""
+        """Whether labels and fields select this object; the caller compares its kind and namespace."""
         if self.labels and not self.labels.matches(objects.labels(obj)):
             return False
         return not self.fields or self.fields.matches(lambda path: field_of(self.kind, obj, path))
 
     def visible_change(self, change: StoredChange) -> Change | None:
-        """The change as this reader sees it: what stops matching is Deleted, what begins to is Added."""
+        """The change as this reader sees it, or None: an object that stops matching is Deleted, one that starts to is Added."""
         if self.namespace and change.key.namespace != self.namespace:
             return None
         if not self.is_selective:
@@ -78,14 +78,14 @@ def field_of(kind: Kind, obj: Object, path: str) -> str:
 
 
 _FALSE_WHEN_ABSENT = frozenset({"spec.unschedulable", "spec.hostNetwork"})
-"""Fields that are "false" to a selector where nobody wrote them."""
+"""Fields that a selector sees as "false" when they are absent."""
 
 
 # ---------------------------------------------------------------- pages
 
 
 class _ContinueToken(msgspec.Struct, array_like=True):
-    """Where a list goes on: at which revision, after which key."""
+    """Where a list continues: at which revision, after which key."""
 
     revision: int
     namespace: str
@@ -111,7 +111,7 @@ def decode_token(text: str) -> tuple[int, Key]:
 def objects_at_revision(
     state: State, selection: Selection, since: Sequence[StoredChange], after: Key
 ) -> Iterator[tuple[Key, Object]]:
-    """The objects beyond a key as they were before the changes `since`: the newest state with those taken back."""
+    """The objects after a key as they were before the changes `since`: the newest state with these changes undone."""
     newest = state.items(selection.kind, selection.namespace, after)
     previous: dict[Key, Object | None] = {}
     for change in reversed(since):
@@ -124,6 +124,6 @@ def objects_at_revision(
 
 
 def take_page(selection: Selection, items: Iterator[tuple[Key, Object]], limit: int) -> list[tuple[Key, Object]]:
-    """What matches, and no more than the limit."""
+    """The matching items, at most `limit` of them (0 = all)."""
     matching = ((k, o) for k, o in items if not selection.is_selective or selection.matches(o))
     return list(islice(matching, limit)) if limit else list(matching)

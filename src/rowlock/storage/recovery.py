@@ -1,7 +1,7 @@
-"""What a database holds when a server starts: read once, whole, by a connection that cannot write.
+"""What a database holds when a server starts: read once, completely, by a read-only connection.
 
-SQLite copies what it can read of a journal into the database and removes the journal when its last connection closes. So a database
-that will be refused is never opened for writing: what SQLite cannot read of it stays there for other tools.
+When its last connection closes, SQLite copies what it can read of a WAL file into the database and removes the WAL. So a database
+that will be refused is never opened for writing: the frames that SQLite cannot read remain for other tools.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from rowlock.storage.log_format import COLUMNS, Row, TranslateErrors, read_rows
 
 NOTE_NAME = "cluster.revision"
 _NOTE_LENGTH = 28
-"""Bytes: a revision of 18 digits, a blank, CRC-32 of it in hex, a newline. Less than a disk writes at once."""
+"""Bytes: a revision of 18 digits, a blank, its CRC-32 in hex, a newline. Less than a disk sector, which is written atomically."""
 
 
 @dataclass(frozen=True, slots=True)
 class SupersededRow:
-    """Row `revision` stopped mattering at revision `since`."""
+    """Row `revision` was superseded at revision `since`."""
 
     since: int
     revision: int
@@ -42,8 +42,8 @@ class Recovery:
 
 
 def examine_database(path: Path) -> Recovery | None:
-    """What a database of this format holds; None for a new one, and one of an older format. Raises Unavailable for one that is
-    damaged, or of a later format; nothing was changed then."""
+    """What a database of this format holds; None for a new one or one of an older format. Raises Unavailable for a damaged database
+    or a later format, without changing anything."""
     journal = path.with_name(f"{path.name}-wal")
     if not path.exists() or not path.stat().st_size:
         if journal.exists() and journal.stat().st_size:
@@ -59,7 +59,7 @@ def examine_database(path: Path) -> Recovery | None:
 
 
 def uri(path: Path, mode: str) -> str:
-    """For `sqlite3.connect(…, uri=True)`; `mode`: ro, rw."""
+    """A file URI for `sqlite3.connect(…, uri=True)`; `mode`: ro, rw."""
     quoted = str(path).replace("%", "%25").replace("?", "%3f").replace("#", "%23")
     return f"file:{quoted}?mode={mode}"
 
@@ -82,7 +82,7 @@ def read_recovery(log: sqlite3.Connection, path: Path) -> Recovery:
                 newest[key] = row
         (problem,) = log.execute(
             "PRAGMA quick_check(1)"
-        ).fetchone()  # a page that leaves rows out: no checksum of theirs is wrong
+        ).fetchone()  # finds damaged pages that hide rows, which checksums of rows cannot detect
     if problem != "ok":
         raise log_format.damage_error(path, str(problem).replace("\n", " "))
     live = [newest[key] for key in sorted(newest)]
@@ -90,8 +90,8 @@ def read_recovery(log: sqlite3.Connection, path: Path) -> Recovery:
 
 
 def check_step_back(path: Path, recovery: Recovery, noted: int, *, accepts_loss: bool) -> Recovery:
-    """What to go on with when revision `noted` was durable once. Raises Unavailable when the database ends before it; where the loss is
-    accepted, revisions go on behind the noted one, so that no client takes a new object for one that it knows."""
+    """The recovery to continue from, given that revision `noted` was once durable. Raises Unavailable when the database ends before it;
+    with `accepts_loss`, new revisions follow `noted` instead, so that no revision is used for two different objects."""
     if noted <= recovery.revision:
         return recovery
     if not accepts_loss:
@@ -105,14 +105,14 @@ def check_step_back(path: Path, recovery: Recovery, noted: int, *, accepts_loss:
 
 
 class RevisionNote:
-    """The last revision that was made durable, noted beside the database: so a step back is seen at the next start.
+    """The last durable revision, noted in a file beside the database, so that the next start detects a database that is behind it.
 
-    SQLite ends its journal at the first frame that is damaged, without a word, and an older copy of the file looks as whole as the
+    SQLite ends a WAL at its first damaged frame without an error, and an older copy of the database looks as valid as the
     latest. The note is one line, overwritten in place after each commit and never synced: after `kill -9` it is exact, after a power
-    loss it may be some seconds old. So it is never ahead of the database, and a database that is behind it has lost something.
+    loss it may be some seconds old. So it is never ahead of a complete database, and a database that is behind it has lost changes.
 
-    `revision` is what it said when it was opened: 0 where it said nothing that can be read; `is_damaged`: it held
-    something all the same. Raises Unavailable where it cannot be used."""
+    `revision` is the noted revision at opening, 0 when the file was empty or unreadable; `is_damaged`: it was unreadable
+    but not empty. Raises Unavailable when the file cannot be used."""
 
     def __init__(self, database: Path) -> None:
         self.path = database.with_name(NOTE_NAME)
@@ -127,7 +127,7 @@ class RevisionNote:
         self.is_damaged = bool(content) and not self.revision
 
     def write(self, revision: int) -> None:
-        """After a commit. An error is not one of the commit, which is durable: an older note only sees less."""
+        """Note `revision` after its commit. Errors are ignored: the commit is durable, and an older note only detects less."""
         digits = f"{revision:018}"
         with suppress(OSError):
             os.pwrite(self._fd, f"{digits} {zlib.crc32(digits.encode()):08x}\n".encode(), 0)
@@ -137,7 +137,7 @@ class RevisionNote:
 
 
 def forget_note(database: Path) -> None:
-    """A new cluster begins: what the note says is of another one. What cannot be removed is refused when it is opened."""
+    """Remove the note of an earlier cluster before a new one begins. If that fails, opening the note reports it."""
     with suppress(OSError):
         database.with_name(NOTE_NAME).unlink(missing_ok=True)
 

@@ -1,7 +1,7 @@
 """The objects as the next write will find them: what is committed, with what is staged on top of it.
 
-Writes are checked against this. Many of them may be on their way to disk together, and the second of two pods must not
-slip through a quota because the first is not durable yet.
+Writes are checked against this view. Many writes may be on their way to disk together, and the second of two pods must not
+pass a quota because the first is not durable yet.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class StagedView:
         self._pending.setdefault(kind, {})[key] = change
 
     def unstage(self, change: StoredChange) -> None:
-        """It is committed; a later change of the same object stays on top."""
+        """Remove a committed change from the view; a later staged change of the same object stays."""
         kind, key = change.kind_and_key
         if self._pending.get(kind, {}).get(key) is change:
             del self._pending[kind][key]

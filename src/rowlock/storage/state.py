@@ -1,7 +1,7 @@
 """The committed objects in memory, with their indexes: what a `View` looks at.
 
-Fed with changes in the order of their revisions and nothing else, so a second State that is fed later is exactly a
-stale view (the simulation uses that). Names are kept sorted per namespace: iteration is always (namespace, name).
+Its only input is the changes in revision order, so a second State that receives them later is exactly a stale view
+(the simulation uses that). Names are kept sorted per namespace: iteration is always by (namespace, name).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ FIRST_KEY = Key("", "")
 
 
 class StoredChange(Change, frozen=True):
-    """A change as the store keeps it: with the object's JSON, so that nobody encodes it twice.
+    """A change as the store keeps it: with the object's JSON, so that it is encoded only once.
 
     `previous` is the revision of the row that this one supersedes, 0 for a creation. `key` is the object's: every watcher
     asks for it."""
@@ -78,7 +78,7 @@ class State:
         self._observers: dict[Kind, list[Callable[[Change], None]]] = {}
 
     def observe(self, kinds: Iterable[Kind], observer: Callable[[Change], None]) -> None:
-        """Call `observer` with every change of these kinds, once it is committed: for an index that must never be behind."""
+        """Call `observer` synchronously with every committed change of these kinds: for an index that must never lag behind."""
         for kind in kinds:
             self._observers.setdefault(kind, []).append(observer)
 
@@ -127,7 +127,7 @@ class State:
         return [space.encoded[name] for _, space in spaces for name in space.names]
 
     def items(self, kind: Kind, namespace: str = "", after: Key = FIRST_KEY) -> Iterator[tuple[Key, Object]]:
-        """Keys and objects in order, those after a key; read only as far as the caller goes."""
+        """Keys and objects in order, those after a key. A lazy iterator."""
         for space, entries in self._kinds.get(kind, _NO_OBJECTS).select_namespaces(namespace):
             if space < after.namespace:
                 continue
@@ -136,8 +136,8 @@ class State:
                 yield Key(space, name), entries.objects[name]
 
     def freeze(self, kind: Kind, namespace: str = "") -> Iterator[tuple[Key, Object, bytes]]:
-        """Keys, objects and their JSON in order, as they are at the time of the call, however late they are read: the
-        tables are copied at once (a hundred thousand objects in a few milliseconds), the rest is the reader's time."""
+        """A snapshot of keys, objects and their JSON, in order, taken at the call. The tables are copied at once (a hundred
+        thousand objects in a few milliseconds); tuples are made as the iterator is read."""
         spaces = self._kinds.get(kind, _NO_OBJECTS).select_namespaces(namespace)
         copies = [
             (space, entries.names[:], entries.objects.copy(), entries.encoded.copy()) for space, entries in spaces
@@ -161,7 +161,7 @@ class State:
         return {kind: self.count(kind) for kind in self._kinds if self.count(kind)}
 
     def advance_revision(self, revision: int) -> None:
-        """Everything up to `revision` has been seen, though some of it is no longer told (compaction)."""
+        """Advance the revision without a change: those up to `revision` may have been compacted away."""
         self._revision = max(self._revision, revision)
 
     def apply(self, change: Change) -> None:

@@ -1,8 +1,8 @@
 """The store of the embedded cluster: an `Api` over objects in memory and a journal on disk.
 
-Reads, lists, watches and the `view` show durable state only; a write returns when it is durable. What a write means
-is in `write_verbs.py` and `lifecycle.py`, how it gets to disk in `group_commit.py` and `journal.py`, how watchers share what
-happened in `watch_cache.py`. With `path=None` nothing is kept: tests and the simulation run on that.
+Reads, lists, watches and the `view` show durable state only; a write returns when it is durable. The semantics of writes
+are in `write_verbs.py` and `lifecycle.py`, the path to disk in `group_commit.py` and `journal.py`, the changes that watchers
+share in `watch_cache.py`. With `path=None` the store is in memory only: tests and the simulation use that.
 """
 
 from __future__ import annotations
@@ -52,19 +52,19 @@ WATCH_WINDOW = 2_048
 BOOKMARK_INTERVAL = 60.0
 """Seconds between the bookmarks of a quiet watch."""
 CHANGES_PER_TURN = 64
-"""Of the first state, to controllers in one turn of the event loop: each of them looks at each."""
+"""Objects of the initial state given to controllers in one turn of the event loop: every controller examines each."""
 _MATCHES_PER_TURN = 2_000
-"""Objects that are compared with a selector in one turn of the event loop: in 4 ms."""
+"""Objects that are compared with a selector in one turn of the event loop: about 4 ms."""
 _JOURNAL_CHUNK = 500
 _ATTEMPTS_BESIDE = 3
-"""To make a large patch beside the event loop, of an object that others change meanwhile."""
+"""Attempts to apply a large patch in another thread while the object keeps changing; then it is applied on the event loop."""
 
 LogSource = Callable[[str, str, LogOptions], AsyncIterator[bytes]]
-"""Who answers `log`: a kubelet. Raises ApiError."""
+"""Answers `log` with (namespace, pod, options): a kubelet. Raises ApiError."""
 
 
 def no_logs(namespace: str, pod: str, options: LogOptions) -> AsyncIterator[bytes]:
-    """The source of a server without a kubelet."""
+    """The log source of a server without a kubelet. Raises Unsupported."""
     raise Unsupported("no kubelet runs in this server (--without kubelet): there are no logs to read")
 
 
@@ -99,9 +99,9 @@ class Store:
         log_source: LogSource = no_logs,
         accepts_loss: bool = False,
     ) -> Store:
-        """The store in the file `path`, or one in memory. `admission` makes what checks each write, for a view of the objects
-        as that write finds them. `accepts_loss`: a file that lacks its latest changes is opened all the same. Raises Unavailable with
-        what to do about it."""
+        """Open the store in the file `path`, or one in memory. `admission` makes the Admission that checks writes, given a view that
+        includes staged changes. `accepts_loss`: also open a file that lacks its latest changes. Raises Unavailable, with a remedy in
+        its message."""
         core = Core(Dependencies(admission, patches or AlwaysAdmit(), clock, new_uid or partial(next, _uuids())))
         if path is None:
             return cls(core, window=window, log_source=log_source)
@@ -113,7 +113,7 @@ class Store:
             raise
 
     async def close(self) -> None:
-        """Finish what was begun; everything later is refused."""
+        """Commit what is staged and close the journal; later writes are refused with Unavailable."""
         if self._group_commit and self._journal:
             await self._group_commit.close()
             self._journal.close()
@@ -131,7 +131,7 @@ class Store:
 
     @property
     def notice(self) -> str:
-        """What was lost or made anew when the store was opened, in a sentence; "" = nothing."""
+        """What was lost or recreated when the store was opened, in a sentence; "" = nothing."""
         return self._journal.notice if self._journal else ""
 
     @property
@@ -140,12 +140,12 @@ class Store:
         return self._group_commit.count if self._group_commit else 0
 
     def takes_writes(self) -> bool:
-        """Did the disk take the last commit?"""
+        """Whether the last commit succeeded; always true in memory."""
         return self._group_commit is None or self._group_commit.takes_writes
 
     @property
     def compacted_revision(self) -> int:
-        """Changes up to this one are told to nobody any more."""
+        """Changes up to this revision are no longer available to watches."""
         return self._group_commit.compacted_revision if self._group_commit else self.watch_cache.floor
 
     def get_encoded(self, kind: Kind, namespace: str, name: str) -> bytes | None:
@@ -187,11 +187,11 @@ class Store:
             return Page([o for _, o in page], revision)
         token = read_verbs.encode_token(
             revision, page[-1][0]
-        )  # it ends where it is full: nobody looks what else matches
+        )  # a full page gets a token without a check whether any later object matches
         return Page([o for _, o in page], revision, token, None if selection.is_selective else remaining)
 
     def _count_remaining(self, selection: Selection, since: Sequence[StoredChange], last: Key) -> int:
-        """How many objects a list has beyond a key; with a selector, whose pages do not say so, whether it has any."""
+        """The number of objects after a key; with a selector, whose pages report no number, it only tells whether there are any."""
         if since:
             beyond = read_verbs.objects_at_revision(self.view, selection, since, last)
             return int(any(True for _ in beyond)) if selection.is_selective else sum(1 for _ in beyond)
@@ -216,7 +216,7 @@ class Store:
                 yield change
 
     def follow(self, selection: Selection, *, since: int | None = None, bookmarks: bool = False) -> Watcher:
-        """`watch` for the HTTP server: a Watcher whose `next` gives all changes that there are at once."""
+        """`watch` for the HTTP server: a Watcher whose `next` returns all available changes at once."""
         items = self.view.freeze(selection.kind, selection.namespace) if since is None else iter(())
         initial_changes = (change for change in _as_added(selection.kind, items) if selection.matches(change.object))
         return Watcher(
@@ -230,8 +230,8 @@ class Store:
     async def changes(self) -> AsyncIterator[Change]:
         """All kinds at once, for controllers: the state as Added changes, a bookmark, then everything that happens.
 
-        The state is that of the first step; the event loop is let go between chunks of it. Pods come last: what they refer to is
-        known by then."""
+        The state is a snapshot at the first step; it yields to the event loop between chunks. Pods come last: the objects that they
+        refer to are known by then."""
         frozen = [(kind, self.view.freeze(kind)) for kind in sorted(kinds.KINDS, key=lambda k: k is kinds.POD)]
         watcher = Watcher(self)
         for number, added in enumerate(change for kind, items in frozen for change in _as_added(kind, items)):
@@ -244,14 +244,14 @@ class Store:
                 yield change
 
     async def wait_for_revision(self, since: int) -> None:
-        """A watch from the future: a revision handed out but not durable yet; or one of another cluster."""
+        """Wait until a revision that has been handed out is durable. Raises Expired for one that never was: it is another cluster's."""
         if since > self.core.revision:
             raise Expired(f"too large resource version: {since}, current: {self.revision}: list again")
         if self._group_commit:
             await self._group_commit.wait_durable()
 
     async def read_missed(self, kind: Kind | None, since: int) -> tuple[Sequence[StoredChange], int]:
-        """Changes that memory no longer has, from the journal; and up to which revision they go."""
+        """Changes that are no longer in memory, from the journal; and up to which revision they go. Raises Expired."""
         oldest = self.compacted_revision
         rows = (
             await asyncio.to_thread(self._journal.read, since, _JOURNAL_CHUNK)
@@ -295,7 +295,7 @@ class Store:
                 if self._group_commit:
                     await self._group_commit.wait_durable()
                 raise
-            if self.core.latest_object(kind, *key) is old:  # else it is made of the newer one
+            if self.core.latest_object(kind, *key) is old:  # else retry with the newer object
                 write = self.core.write_patched
                 return await self._write_durably(
                     partial(write, kind, key, old, new, subresource=subresource, options=options)
@@ -317,7 +317,7 @@ class Store:
         return self._log_source(namespace, pod, options)
 
     async def _write_durably(self, write: Callable[[], Object], sequence: WriteSequence | None = None) -> Object:
-        """Do it, and answer when it and all that it was checked against is on disk; that holds for refusals too."""
+        """Run `write`, then wait until it and every write that it was checked against is durable; refusals wait, too."""
         if sequence:
             failed = self._group_commit.failed_count if self._group_commit else 0
             if sequence.refused or sequence.failed_commits not in (None, failed):
@@ -338,7 +338,7 @@ class Store:
         return result
 
     def commit(self) -> None:
-        """In memory: what is staged is committed. (The simulation's way to write: `core`, then this.)"""
+        """Commit what is staged, in memory. (The simulation writes to `core`, then calls this.)"""
         batch = self.core.take_staged()
         if batch:
             self.core.apply_committed(batch)
@@ -346,7 +346,7 @@ class Store:
 
 
 def _uuids() -> Iterator[str]:
-    """Random ones (version 4), from 256 times as few questions to the kernel as `uuid.uuid4` asks."""
+    """Random UUIDs (version 4), with one system call for 256 of them instead of one each."""
     while True:
         random_hex = os.urandom(16 * 256).hex()
         for start in range(0, len(random_hex), 32):
@@ -361,7 +361,7 @@ def _recover(make_store: Callable[[], Store], core: Core, journal: Journal) -> S
         for row in recovery.live:
             obj = msgspec.json.decode(row.value)
             core.state.load(_kind_of(row), Key(row.namespace, row.name), obj, row.value)
-        gc.freeze()  # nor shall every full collection look at them again
+        gc.freeze()  # so that no full collection traverses them again
     finally:
         gc.enable()
     core.revision = recovery.revision
@@ -377,7 +377,7 @@ async def _select(items: Sequence[Object], selection: Selection) -> list[Object]
 
 
 def _as_added(kind: Kind, items: Iterable[tuple[Key, Object, bytes]]) -> Iterator[StoredChange]:
-    """What a watch without a beginning tells first."""
+    """The initial Added changes of a watch without a `since`."""
     for key, obj, encoded in items:
         yield StoredChange("Added", objects.revision(obj), kind, obj, None, encoded, key=key)
 

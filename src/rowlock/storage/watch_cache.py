@@ -1,10 +1,10 @@
-"""What happened lately, once, for all watchers.
+"""The latest changes, kept once for all watchers.
 
 Every change is appended to one shared stream per kind and to one for everything. A watcher is a cursor into a stream
-and, while it waits, a future: a thousand watchers share one list. A watcher that can pass changes on without waiting
-for anything has a listener besides: listeners are called in turn, some at a time, and no task of its own wakes up. A watcher that is
-too slow loses its place when the stream is trimmed and must find it again from the journal, or gets Expired; it cannot
-hold memory.
+and, while it waits, a future: a thousand watchers share one list. A watcher that can pass changes on without awaiting
+has a listener as well: listeners are called some at a time, and the watcher's task does not wake up. A watcher that is
+too slow loses its place when the stream is trimmed and continues from the journal, or gets Expired: it cannot
+make memory grow.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from rowlock.storage.state import StoredChange
 log = logging.getLogger(__name__)
 
 LISTENERS_PER_TURN = 64
-"""Listeners that are called in one turn of the event loop: about a millisecond, in which nobody else is served."""
+"""Listeners that are called in one turn of the event loop: they block it for about a millisecond."""
 
 
 Listener = Callable[[Sequence[StoredChange]], bool]
-"""Passes changes on, all or none of them, without waiting for anything; False: it cannot now."""
+"""Passes changes on without awaiting, all or none of them; False when it cannot now."""
 
 
 class _Stream:
-    """Changes in order; `base` is the absolute position of the first that is still here."""
+    """Changes in order; `base` is the absolute position of the first that has not been trimmed."""
 
     def __init__(self) -> None:
         self.base = 0
@@ -49,10 +49,10 @@ class Cursor:
         self._future: asyncio.Future[bool] | None = None
         self._listener: Listener | None = None
         self._delivery_pending = False
-        """Will its ear be called?"""
+        """Whether `deliver` has been scheduled and not called yet."""
 
     def take(self) -> list[StoredChange] | None:
-        """All changes since the last call; None when some of them are no longer here."""
+        """All changes since the last call; None when some of them have been trimmed."""
         stream = self._stream
         since = self._position - stream.base
         if since < 0:
@@ -64,7 +64,7 @@ class Cursor:
         return changes
 
     async def wait(self, timeout: float | None = None, listener: Listener | None = None) -> bool:
-        """Until there may be something to take; False when the time was over first. What `listener` takes meanwhile is taken."""
+        """Wait until `take` may return changes; False on timeout (seconds). Changes that `listener` accepts meanwhile are consumed."""
         stream = self._stream
         if self._position != stream.end:
             return True
@@ -85,7 +85,7 @@ class Cursor:
             self._future.set_result(has_changes)
 
     def notify(self, namespaces: set[str]) -> bool:
-        """There are changes in these namespaces: wake up, or move on when none of it is for us. True: `deliver` is to be called."""
+        """New changes in `namespaces`: wake the watcher, or skip them if none is its own. True when the caller must call `deliver`."""
         if self._delivery_pending or self._future is None or self._future.done():
             return False  # it will look anyway
         if self._namespace and self._namespace not in namespaces:
@@ -97,7 +97,7 @@ class Cursor:
         return self._delivery_pending
 
     def deliver(self) -> None:
-        """Call the listener with the changes since its last turn; wake the watcher when it cannot take them."""
+        """Call the listener with the changes since its last call; wake the watcher when it does not accept them."""
         self._delivery_pending = False
         if self._listener is None or self._future is None or self._future.done():
             return
@@ -113,7 +113,7 @@ class Cursor:
 
 
 class WatchCache:
-    """The newest `window` changes. `floor`: every change after that revision is here."""
+    """The newest `window` changes. `floor`: every change after that revision is in memory."""
 
     def __init__(self, floor: int, window: int) -> None:
         self.floor = floor
@@ -124,7 +124,7 @@ class WatchCache:
         """Cursors whose listeners are still to be called with the latest changes."""
 
     def publish(self, changes: Sequence[StoredChange]) -> None:
-        """These are durable now: tell everybody who waits for them."""
+        """Append durable changes and notify the waiting watchers."""
         # Trimmed rarely and in bulk, so that the cost per change stays constant; and before the changes come in, so that
         # a watcher that waits has time to read even a batch larger than the window.
         if len(self._all_changes.changes) > self._window + self._window // 4:

@@ -1,7 +1,7 @@
-"""A watcher's place in what happens: the list it begins with, then all that there is to tell, by the batch.
+"""One watch: its initial list, then its changes, in batches.
 
-One method and no generator, because each change goes to a thousand watchers: every layer between a change and the wire
-counts a thousand times. A caller that can pass changes on at once gives `next` a callback, and is not woken.
+One method and no generator, because each change goes to a thousand watchers: every layer between a change and the socket
+costs a thousand times. A caller that can pass changes on at once gives `next` a callback, and its task is not woken.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from rowlock.storage.state import StoredChange
 from rowlock.storage.watch_cache import Cursor, Listener, WatchCache
 
 TryDeliver = Callable[[Sequence[Change]], bool]
-"""Passes changes on, all or none of them, without waiting for anything; False: it cannot now."""
+"""Passes changes on without awaiting, all or none of them; False when it cannot now."""
 
 LIST_CHUNK = 256
-"""Objects of the first list that go together."""
+"""Objects of the initial list in one batch."""
 
 
 class ChangeSource(Protocol):
-    """What a follower asks of the store."""
+    """What a Watcher needs of the store."""
 
     watch_cache: WatchCache
 
@@ -37,13 +37,13 @@ class ChangeSource(Protocol):
         ...
 
     async def read_missed(self, kind: Kind | None, since: int) -> tuple[Sequence[StoredChange], int]:
-        """Changes that memory no longer has, and up to which revision they go. Raises Expired."""
+        """Changes that are no longer in memory, and up to which revision they go. Raises Expired."""
         ...
 
 
 class Watcher:
-    """Follows one kind (`selection`) or everything (None), after `since`; or after the objects `listed` and a bookmark that
-    says so, which is the state now."""
+    """Follows one kind (`selection`) or everything (None), after revision `since`. Without `since` it begins with
+    `initial_changes`, the current state, and a bookmark."""
 
     def __init__(
         self,
@@ -61,19 +61,19 @@ class Watcher:
         self._cursor: Cursor | None = None
         self._initial_batches: Iterator[Sequence[Change]] = iter(())
         self._has_begun = False
-        """Has it told the first batch of the list?"""
+        """Whether `next` has returned the first batch of the initial list."""
         if since is None:
             self._cursor = source.watch_cache.cursor(self._kind, self._namespace)
             self._initial_batches = chain(_list_chunks(initial_changes), [(Change("Bookmark", self._since),)])
 
     async def next(self, try_deliver: TryDeliver | None = None) -> Sequence[Change]:
-        """What there is to tell now, as soon as there is something: changes, or one bookmark: after the first list, and
-        after `bookmark_interval` seconds without any. Raises Expired when too much has happened since the last call.
+        """Wait for changes and return them, or one bookmark: after the initial list, and after `bookmark_interval` seconds
+        without changes. Raises Expired when changes since the last call have been compacted.
 
-        While it waits, changes go to `try_deliver`; those that it does not take are the answer."""
+        While this waits, changes go to `try_deliver`; those that it does not accept are returned."""
         for batch in self._initial_batches:
             if self._has_begun:
-                await asyncio.sleep(0)  # a reader that never waits for anything lets others have their turn
+                await asyncio.sleep(0)  # a reader that never blocks must still yield to the event loop
             self._has_begun = True
             return batch
         source = self._source
@@ -84,7 +84,7 @@ class Watcher:
             if self._cursor is None and self._since >= source.watch_cache.floor:
                 self._cursor = source.watch_cache.cursor(self._kind, self._namespace, self._since)
             changes: Sequence[StoredChange] | None = self._cursor.take() if self._cursor else None
-            if changes is None:  # memory has moved on: the journal knows
+            if changes is None:  # trimmed from memory: read the journal
                 self._cursor = None
                 changes, self._since = await source.read_missed(self._kind, self._since)
             else:
@@ -95,7 +95,7 @@ class Watcher:
                 return (Change("Bookmark", source.revision),)
 
     def _make_listener(self, try_deliver: TryDeliver) -> Listener:
-        """The listener for changes in our namespace while no task of the watcher is awake."""
+        """The listener that filters changes and passes them to `try_deliver` while the watcher's task waits."""
         unfiltered = self._selection is None or not self._selection.is_selective
 
         def listen(changes: Sequence[StoredChange]) -> bool:

@@ -29,11 +29,11 @@ MAX_OBJECT_BYTES = 1_572_864  # bytes of one object: etcd's limit, so that what 
 encode = msgspec.json.Encoder().encode
 
 GENERATE_ATTEMPTS = 8
-"""Names that are drawn for one object with generateName, as many as upstream."""
+"""Names that are tried for one object with generateName, as many as upstream."""
 
 
 class Admission(Protocol):
-    """Defaults, pruning, validation, canonical forms, managedFields. Pure; raises ApiError."""
+    """Applies defaults, pruning, validation, canonical forms and managedFields. Pure; raises ApiError."""
 
     def create(self, kind: Kind, obj: Object, options: WriteOptions) -> Object: ...
 
@@ -41,7 +41,7 @@ class Admission(Protocol):
 
 
 class Patches(Protocol):
-    """The four patch types. `latest_object` is None when the object does not exist (server-side apply creates)."""
+    """Applies the four patch types. `current` is None when the object does not exist (server-side apply creates it)."""
 
     def apply(
         self,
@@ -56,7 +56,7 @@ class Patches(Protocol):
 
 
 class AlwaysAdmit:
-    """Admission that admits everything, and JSON merge patch alone: for a store without the API room around it."""
+    """Admission that accepts everything, and JSON merge patches only: for a store without the API room."""
 
     def create(self, kind: Kind, obj: Object, options: WriteOptions) -> Object:
         return obj
@@ -82,10 +82,10 @@ class AlwaysAdmit:
 
 @dataclass(frozen=True, slots=True)
 class Dependencies:
-    """What is injected: who checks and patches objects, what time it is, and where uids come from."""
+    """What is injected: admission, patches, the clock and the source of uids."""
 
     admission: Callable[[View], Admission]
-    """Makes it, for a view of the objects as the next write finds them."""
+    """Makes the Admission, given a view that includes staged changes."""
     patches: Patches
     clock: Callable[[], float]
     new_uid: Callable[[], str]
@@ -97,7 +97,7 @@ class Core:
     def __init__(self, dependencies: Dependencies) -> None:
         self.state = State()
         self.revision = 0
-        """The last revision handed out; numbers of failed writes are never used again."""
+        """The last revision handed out; revisions of failed writes are never reused."""
         self._dependencies = dependencies
         self._staged: list[StoredChange] = []
         self._staged_view = StagedView(self.state)
@@ -130,7 +130,7 @@ class Core:
         )
 
     def _draw_free_name(self, kind: Kind, obj: Object) -> Object:
-        """With generateName, a name that nobody has, as upstream draws it: eight times, then the create is refused."""
+        """With generateName, an unused name: after eight tries, as upstream, the create is refused."""
         meta = objects.meta(obj)
         for attempt in range(1, GENERATE_ATTEMPTS):
             if not meta.get("name") or self.latest_object(kind, *objects.key(obj)) is None:
@@ -168,7 +168,7 @@ class Core:
         subresource: str = "",
         options: WriteOptions = WRITE,
     ) -> Object:
-        """Change the newest object, so that it needs no retry; with type apply it may create one. Raises NotFound, and what
+        """Patch the newest object, so no retry is needed; type apply may create it. Raises NotFound, and what
         applying the patch and admission raise."""
         old = self.latest_object(kind, *key)
         new = self.apply_patch(kind, key, old, patch, type=type, subresource=subresource, options=options)
@@ -185,8 +185,8 @@ class Core:
         subresource: str,
         options: WriteOptions,
     ) -> Object:
-        """The object after the patch, before it is admitted. Of its arguments alone: it may be asked in another thread."""
-        is_service_status = kind is kinds.SERVICE and subresource == "status"  # `Patches` says what becomes of it
+        """The patched object, before admission. A pure function of its arguments: it may run in another thread. Raises NotFound."""
+        is_service_status = kind is kinds.SERVICE and subresource == "status"  # `Patches` decides about it
         if old is None and (type != "apply" or (subresource and not is_service_status)):
             raise not_found(kind.plural, key.name, kind.group)
         return self._dependencies.patches.apply(kind, old, patch, type, options, subresource=subresource)
@@ -194,7 +194,7 @@ class Core:
     def write_patched(
         self, kind: Kind, key: Key, old: Object | None, new: Object, *, subresource: str, options: WriteOptions
     ) -> Object:
-        """Admit and stage what `apply_patch` made of the newest object."""
+        """Admit and stage `new`, the result of `apply_patch` on `old`."""
         if old is None:
             return self.create(kind, lifecycle.check_apply_target(kind, key, new), options, from_post=False)
         if objects.name(new) != key.name or (kind.namespaced and objects.namespace(new) != key.namespace):
@@ -244,7 +244,7 @@ class Core:
             self._staged_view.unstage(change)
 
     def discard_staged(self) -> None:
-        """A batch could not be made durable: nothing staged since then holds."""
+        """Forget all staged changes, after a batch could not be made durable: they were checked against it."""
         self._staged.clear()
         self._staged_view.clear()
 
@@ -269,8 +269,8 @@ class Core:
         if dry_run:
             return new
         if lifecycle.can_remove(kind, new):
-            self._stage("Deleted", kind, objects.key(old), old, old)  # who watches is told what was there
-            return new  # and the client what it wrote, of the revision that it was
+            self._stage("Deleted", kind, objects.key(old), old, old)  # watchers get the last stored object
+            return new  # the client gets what it wrote, with the old resourceVersion
         return self._stage("Modified", kind, objects.key(new), new, old)
 
     def _stage(self, type: ChangeType, kind: Kind, key: Key, obj: Object, old: Object | None) -> Object:
