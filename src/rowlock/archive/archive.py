@@ -1,11 +1,11 @@
-"""`Archive`: what the server hands over is written on a thread of its own, and read again without waiting for it.
+"""`Archive`: writes what the server hands over on its own thread; reads do not wait for that thread.
 
-    archive = Archive(data / "archive")          # makes nothing, raises nothing
-    tasks.create_task(archive.run())             # opens, writes, takes logs in, cuts; until cancelled
-    archive.put("run/uid", put_run(record))      # never waits; a later value of the same key takes the earlier one's place
+    archive = Archive(data / "archive")          # creates nothing, raises nothing
+    tasks.create_task(archive.run())             # opens, writes, takes in logs, applies retention; until cancelled
+    archive.put("run/uid", put_run(record))      # never waits; replaces a pending value of the same key
     await archive.read(read_pods, uid)           # on another thread
 
-It never stops the server: a full disk, a damaged file, a lost directory cost the archive alone, are said once, and heal.
+It never stops the server: with a full disk, a damaged file or a lost directory only the archive fails, logs that once, and retries.
 """
 
 from __future__ import annotations
@@ -32,25 +32,25 @@ T = TypeVar("T")
 P = ParamSpec("P")
 
 MAX_PENDING = 50_000
-"""Writes that wait for the disk; more are dropped, and counted."""
+"""The most writes that wait for the disk; further ones are dropped and counted."""
 _BATCH = 500
 """Writes of one transaction."""
 _SETTLE = 0.5
-"""Seconds in which writes gather while nobody waits for them: a commit costs as much as a few runs."""
+"""Seconds for which writes are gathered while no `settle` waits: one commit costs as much as writing a few runs."""
 _RETRY = 5.0
-"""Seconds until a disk that refused is asked again."""
+"""Seconds between attempts after a failure."""
 _LOOK = 30.0
-"""Seconds between looks at what was put aside and not announced, and at what is too old."""
+"""Seconds between scans for spooled logs that were not announced, and for expired runs."""
 _LOGS_PER_BATCH = 64
 RESERVE_BYTES = 64 << 20
-"""Bytes that are left free on the disk: the archive shall not be what fills it."""
+"""Bytes that the archive leaves free on the disk."""
 
 
 class Archive:
     """The archive of one data directory. `put`, `take_logs` and `read` may be called from the event loop's thread."""
 
     _pause = _LOOK
-    """Seconds after which the thread looks around, though nothing was handed over."""
+    """Seconds after which the thread runs a round even when nothing was handed over."""
     _gather = _SETTLE
 
     def __init__(
@@ -61,11 +61,11 @@ class Archive:
         *,
         log_limit: int = log_intake.MAX_LOG_BYTES,
     ) -> None:
-        """`log_limit`: of each log the newest so many bytes are kept, no fewer than its writer keeps."""
+        """`log_limit`: bytes that are kept of each log, the newest; at least as many as its writer keeps."""
         self._log_limit = log_limit
         self.directory, self._keep, self._clock = directory, keep or Retention(), clock
         self._place = str(directory)
-        """What people are told is the place of the archive."""
+        """How messages name the archive's location."""
         self.path, self.logs = directory / "archive.db", directory / "logs"
         self._pending: dict[str, Statement] = {}
         self._directories: dict[str, None] = {}
@@ -75,48 +75,48 @@ class Archive:
         self._stopping, self._hurry = threading.Event(), threading.Event()
         self._written = threading.Condition(self._lock)
         self._handed_over = self._settled = 0
-        """How often something was handed over; how often when the thread's last whole round began."""
+        """Number of hand-overs so far; and their number when the thread's last complete round began."""
         self._last_look = 0.0
         self.dropped = 0
-        """Writes that were lost because the disk took none for too long."""
+        """Writes that were dropped because `MAX_PENDING` were waiting."""
         self.problem = ""
-        """Why nothing is written now, as a sentence; "" = all is well."""
+        """Why the archive cannot write now, as a sentence; "" = it can."""
 
     # ------------------------------------------------------------ handing over
 
     def put(self, key: str, statement: Statement) -> None:
-        """Write this soon. What waits under the same key is replaced by it."""
+        """Queue a write, in place of a pending one with the same key."""
         with self._lock:
             if len(self._pending) >= MAX_PENDING and key not in self._pending:
                 self.dropped += 1
                 return
             self._pending[key] = statement
             self._handed_over += 1
-        if not self._wakeup.is_set():  # else the thread has not begun to take what waits
+        if not self._wakeup.is_set():  # else the thread has not taken the queue yet
             self._wakeup.set()
 
     def take_logs(self, directory: str) -> None:
-        """The logs of a pod were put aside in this directory."""
+        """Take in the logs of a pod, which were moved to this directory."""
         with self._lock:
             self._directories[directory] = None
             self._handed_over += 1
         self._wakeup.set()
 
     def take_log(self, log: log_intake.AsideLog) -> None:
-        """This log is whole, alone in a directory, which is removed once it is in the archive."""
+        """Take in a complete log, the only one in its directory; the directory is removed afterwards."""
         with self._lock:
             self._single_logs[log] = None
             self._handed_over += 1
         self._wakeup.set()
 
     def watch_spool(self, spool: Path) -> None:
-        """Take in what lies in the directories of this one, whenever it was put there."""
+        """Also take in logs in subdirectories of `spool` that were not announced, e.g. before a crash."""
         self._spools.append(spool)
         self._wakeup.set()
 
     async def settle(self, timeout: float = 5.0) -> bool:
-        """Until what was handed over before is written; False when it could not be in this time, and at once while the disk takes
-        nothing (`problem`): a reader shall not wait for what does not come."""
+        """Wait until everything handed over so far is written. False after `timeout` seconds, and at once while the archive cannot
+        write (`problem`)."""
         if self._is_settled(self._handed_over):
             return True
         self._hurry.set()
@@ -135,8 +135,8 @@ class Archive:
     async def read(
         self, question: Callable[Concatenate[sqlite3.Connection, P], T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        """The answer of a function of `database.py`, on another thread. Raises sqlite3.Error, OSError, UnusableArchive; an
-        iterator's answers must be collected by the function itself."""
+        """Call `question(connection, …)`, a read of `database.py`, on another thread. It must not return a lazy iterator.
+        Raises sqlite3.Error, OSError, UnusableArchive."""
 
         def ask() -> T:
             with contextlib.closing(database.open_database(self.path, writes=False)) as connection:
@@ -145,12 +145,12 @@ class Archive:
         return await asyncio.to_thread(ask)
 
     async def read_pieces(self, question: Callable[[], T]) -> T:
-        """The answer of a function that goes through `read_log_chunks`, on another thread."""
+        """Call a function that iterates over `read_log_chunks`, on another thread."""
         return await asyncio.to_thread(question)
 
     def read_log_chunks(self, connection: sqlite3.Connection, record: LogRecord) -> Iterable[bytes]:
-        """The compressed log; empty when it is gone. It may be gone through more than once, and a large one is read piece by
-        piece: a reader that takes nothing costs no memory."""
+        """The compressed log in chunks; empty when it is gone. It can be iterated more than once. A large one is read
+        lazily, so that an idle reader uses no memory."""
         if record.file:
             return log_intake.FileChunks(self.logs / record.file)
         body = database.read_log_body(connection, record)
@@ -159,7 +159,7 @@ class Archive:
     # ------------------------------------------------------------ the thread
 
     async def run(self) -> None:
-        """Until cancelled; what waits then is written before it returns."""
+        """Run the thread until cancelled, then wait up to 10 s for it to write what is pending."""
         thread = threading.Thread(target=self._work, name="archive", daemon=True)
         thread.start()
         try:
@@ -171,11 +171,11 @@ class Archive:
             await asyncio.shield(asyncio.to_thread(thread.join, 10.0))
 
     def _work(self) -> None:
-        """The archive's thread: it ends with the server, and with nothing else."""
+        """The archive's thread: no error ends it, only the end of the server."""
         connection: sqlite3.Connection | None = None
         while True:
             self._wakeup.wait(self._pause)
-            self._hurry.wait(self._gather)  # on this thread: what comes meanwhile goes along
+            self._hurry.wait(self._gather)  # gather writes for one commit
             self._hurry.clear()
             self._wakeup.clear()
             is_last = self._stopping.is_set()
@@ -187,7 +187,7 @@ class Archive:
                 with self._written:
                     self._settled = handed_over
                     self._written.notify_all()
-            except Exception as error:  # noqa: BLE001 (whatever it is, it costs the archive and not the server)
+            except Exception as error:  # noqa: BLE001 (no error of the archive may stop the server)
                 self._say_trouble(error)
                 if connection is not None:
                     connection.close()
@@ -200,7 +200,7 @@ class Archive:
             connection.close()
 
     def _work_round(self, connection: sqlite3.Connection) -> None:
-        """All that there is to do now."""
+        """One round of the thread: pending writes, announced logs, and now and then a scan."""
         self._write_pending(connection)
         self._take_directories(connection)
         self._take_single_logs(connection)
@@ -209,14 +209,14 @@ class Archive:
             self._look_around(connection)
 
     def _store(self, connection: sqlite3.Connection, statements: Sequence[Statement]) -> None:
-        """Write these, all or none. Raises sqlite3.Error, OSError."""
+        """Write statements in one transaction. Raises sqlite3.Error, OSError."""
         database.write_all(connection, statements)
 
     def _keep_log_file(self, name: str) -> None:
-        """A log was written to this file of `logs`; its row comes next. Raises OSError."""
+        """Hook: a log was written to this file of `logs`, before its row. Raises OSError."""
 
     def _remove_log_files(self, names: list[str]) -> None:
-        """Their rows are gone. Raises OSError."""
+        """Remove log files whose rows have been deleted. Raises OSError."""
         for name in names:
             (self.logs / name).unlink(missing_ok=True)
 
@@ -226,7 +226,7 @@ class Archive:
         return connection
 
     def _check_space(self) -> None:
-        """Raises OSError where the disk is nearly full: others need the rest more."""
+        """Raise OSError when fewer than `RESERVE_BYTES` are free on the disk."""
         status = os.statvfs(self.directory)
         if status.f_bavail * status.f_frsize < RESERVE_BYTES:
             raise OSError(28, f"less than {RESERVE_BYTES >> 20} MiB are free", str(self.directory))
@@ -244,14 +244,14 @@ class Archive:
             except BaseException:
                 with self._lock:
                     for key, statement in batch.items():
-                        self._pending.setdefault(key, statement)  # a newer one of the same key is right
+                        self._pending.setdefault(key, statement)  # keep a newer one of the same key
                 raise
 
     def _take_directories(self, connection: sqlite3.Connection) -> None:
         while True:
             with self._lock:
                 directories = list(self._directories)[:_LOGS_PER_BATCH]
-                for directory in directories:  # before any is looked at: one announced meanwhile has its turn again
+                for directory in directories:  # before reading them: one that is announced meanwhile is read again
                     del self._directories[directory]
             if not directories:
                 return
@@ -263,7 +263,7 @@ class Archive:
                 raise
 
     def _take(self, connection: sqlite3.Connection, directories: list[str]) -> None:
-        """What lies in these directories and is not in the archive. Raises sqlite3.Error, OSError for the archive's own disk."""
+        """Archive the logs in these directories that are not archived yet. Raises sqlite3.Error, OSError for the archive's own disk."""
         statements: list[Statement] = []
         found = {directory: log_intake.find_log_files(directory) for directory in directories}
         for files in found.values():
@@ -289,13 +289,13 @@ class Archive:
             for one in logs:
                 shutil.rmtree(
                     os.path.dirname(one.path), ignore_errors=True
-                )  # what stays is taken again, and replaces itself
+                )  # if removal fails, it is taken in again, which replaces the same row
             with self._lock:
                 for one in logs:
                     self._single_logs.pop(one, None)
 
     def _compress(self, file: log_intake.AsideLog) -> Statement | None:
-        """None where the file cannot be read; what the archive's own disk refuses is raised, and every shortage."""
+        """The write for a log; None when the log cannot be read. Raises OSError for the archive's own disk, and for shortages."""
         try:
             source = log_intake.open_regular(file.path)
         except OSError as error:
@@ -317,7 +317,7 @@ class Archive:
         return database.put_log(record, packed.body)
 
     def _look_around(self, connection: sqlite3.Connection) -> None:
-        """What was put aside while nobody told us, and what has been kept long enough."""
+        """Take in unannounced logs, and remove runs according to the retention."""
         for spool in self._spools:
             for path in log_intake.find_new_directories(spool):
                 self.take_logs(path)
@@ -346,5 +346,5 @@ class Archive:
 
 
 def _holds_earlier_runs(directory: str) -> bool:
-    """Nobody reads what lies there but the archive."""
+    """Whether only the archive reads this directory of logs."""
     return os.path.basename(os.path.dirname(directory)).startswith(".")

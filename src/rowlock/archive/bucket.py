@@ -1,7 +1,7 @@
-"""Whole objects by name, in a bucket or a directory that several servers share: what `rowlock up --archive URL` names.
+"""Objects by name, in a bucket or a directory that several servers share: what `rowlock up --archive URL` names.
 
-`open_bucket` takes s3://BUCKET/PREFIX (and what else fsspec has a package for) and file:///DIRECTORY. An object is there whole or
-not at all, for a list and for a read, whenever a writer dies. Every method waits for the storage, and raises OSError with a sentence.
+`open_bucket` takes s3://BUCKET/PREFIX (and other schemes that fsspec supports) and file:///DIRECTORY. Writes are atomic: lists and reads
+show an object completely or not at all, even if a writer dies. Every method blocks on the storage, and raises OSError with a sentence.
 """
 
 from __future__ import annotations
@@ -22,31 +22,31 @@ CHUNK = 1 << 20
 """Bytes of a long object that are read at once."""
 FOLDERS = ("writes", "logs", "probes")
 _CONNECT_S, _READ_S, _TRIES = 5, 15, 3
-"""Seconds that a storage may take to take a connection, and to answer once; and how often it is asked."""
+"""Timeouts in seconds for connecting and for one answer; and the number of attempts."""
 ANSWER_S = 20.0
-"""Seconds after which a storage has not answered, however often it was asked."""
+"""Seconds for one operation including its retries."""
 _BYTES_PER_SECOND = 100_000
-"""How slowly a long object may go: for each so many bytes the storage has a second more."""
+"""The slowest acceptable transfer: an operation gets one more second for each so many bytes."""
 _LONGEST_READ = 4 << 20
-"""Bytes of an object that is read whole, as segments are, for which a storage has time."""
+"""Bytes for which the time limit of reading a whole object (a segment) is computed."""
 _MOST_REMOVED = 500
-"""Objects that are removed with one request: S3 takes a thousand."""
+"""Objects that are removed with one request: S3 allows a thousand."""
 
 
 class UnusableBucket(Exception):
-    """A storage that cannot be used, with what is wrong and what to do."""
+    """A storage that cannot be used; the message says why and what to do."""
 
 
 class StorageFailed(OSError):
-    """The storage did not do what it was asked for."""
+    """An operation of the storage failed."""
 
 
 class StorageRefused(StorageFailed):
-    """The storage has answered, and said why not; the sentence says what to do."""
+    """The storage refused an operation; the message says why and what to do."""
 
 
 class MissingObject(StorageFailed, FileNotFoundError):
-    """It is not in the storage: told apart from a file that this machine's own disk has not."""
+    """The object is not in the storage (as opposed to a file missing on this machine's own disk)."""
 
 
 class Bucket(Protocol):
@@ -55,27 +55,27 @@ class Bucket(Protocol):
     url: str
 
     def names(self, folder: str) -> dict[str, int]:
-        """The objects whose names begin with `folder/`, with their sizes in bytes; in no order."""
+        """The objects whose names begin with `folder/`, with their sizes in bytes, unordered."""
 
     def read(self, name: str) -> bytes:
         """The whole object. Raises MissingObject."""
 
     def read_part(self, name: str, start: int, end: int) -> bytes:
-        """Its bytes from `start` up to `end`; fewer at its end. Raises MissingObject."""
+        """The object's bytes from `start` up to `end` (exclusive), fewer at its end. Raises MissingObject."""
 
     def write(self, name: str, content: bytes) -> None:
-        """Make or replace the object."""
+        """Create or replace the object."""
 
     def upload(self, name: str, path: Path) -> None:
-        """The same with the content of a file."""
+        """Create or replace the object with the content of a file."""
 
     def remove(self, names: Iterable[str]) -> None:
-        """What is not there is no error."""
+        """Remove objects; missing ones are ignored."""
 
 
 @dataclass(frozen=True, slots=True)
 class BucketChunks:
-    """The content of an object, a piece at a time and as often as one likes; nothing where it is gone."""
+    """The content of an object in chunks; can be iterated more than once. Empty when the object is gone."""
 
     bucket: Bucket
     name: str
@@ -94,7 +94,7 @@ class BucketChunks:
 
 
 def open_bucket(url: str, environment: Mapping[str, str] = os.environ) -> Bucket:
-    """The storage of this URL, after it has been written to and read. Raises UnusableBucket."""
+    """The storage of this URL, after a test write and read. Raises UnusableBucket."""
     parts = urlsplit(url)
     if parts.scheme == "file" or (not parts.scheme and url.startswith("/")):
         if parts.netloc:
@@ -159,7 +159,7 @@ def _open_remote(url: str, scheme: str, environment: Mapping[str, str]) -> Bucke
 
 
 def _session_with(notes: RefusalNotes) -> Any:
-    """What s3fs would make for itself, with somebody who listens. Raises ImportError."""
+    """The session that s3fs would create, with `notes` registered for every answer. Raises ImportError."""
     from aiobotocore.session import AioSession  # late, as s3fs is, which brings it
 
     session = AioSession()
@@ -182,7 +182,7 @@ class RemoteBucket:
         try:
             found = self._ask("find", f"{self._root}/{folder}", detail=True)
         except MissingObject:
-            return {}  # nothing was written there
+            return {}  # nothing has been written there yet
         return {path[len(self._root) + 1 :]: int(facts.get("size") or 0) for path, facts in found.items()}
 
     def read(self, name: str) -> bytes:
@@ -210,10 +210,10 @@ class RemoteBucket:
         return f"{self._root}/{name}"
 
     def _ask(self, question: str, *args: Any, size: int = 0, **options: Any) -> Any:
-        """What the storage answers to this method of fsspec; `size`: the bytes that go with it. Raises StorageFailed, MissingObject."""
+        """Call this method of fsspec; `size`: the bytes that it transfers. Raises StorageFailed, MissingObject."""
         patience, began = ANSWER_S + size / _BYTES_PER_SECOND, time.monotonic()
         if getattr(self._system, "async_impl", False):
-            options["timeout"] = patience  # s3fs tries five times what botocore tries four times
+            options["timeout"] = patience  # s3fs and botocore both retry, which multiplies
         try:
             return getattr(self._system, question)(*args, **options)
         except FileNotFoundError as error:
@@ -223,7 +223,7 @@ class RemoteBucket:
             raise MissingObject(str(error)) from error
         except TimeoutError as error:
             raise _failure(self._notes.since(began), f"it did not answer within {patience:.0f} s") from error
-        except Exception as error:  # each storage has a family of its own: botocore's, aiohttp's, OSError
+        except Exception as error:  # each storage has its own exceptions: botocore's, aiohttp's, OSError
             refusal = refusal_in(error) or self._notes.since(began)
             raise _failure(refusal, f"{type(error).__name__}: {error}") from error
 
@@ -235,7 +235,7 @@ def _failure(refusal: Refusal | None, otherwise: str) -> StorageFailed:
 
 @contextlib.contextmanager
 def _storage_errors() -> Iterator[None]:
-    """The directory's errors, apart from those of this machine's own disk."""
+    """Turn the directory's errors into StorageFailed, to tell them from errors of this machine's own disk."""
     try:
         yield
     except StorageFailed:
@@ -247,13 +247,13 @@ def _storage_errors() -> Iterator[None]:
 
 
 class DirectoryBucket:
-    """Files of a directory that all servers have mounted, in place of a bucket."""
+    """A bucket in a directory that all servers have mounted."""
 
     def __init__(self, root: Path) -> None:
         self.url, self._root = f"file://{root}", root
 
     def make_folders(self) -> None:
-        """Once, before the first use: what is missing later on is a directory that is not mounted any more."""
+        """Create the folders, only before the first use: if they are missing later, the directory is no longer mounted."""
         for folder in FOLDERS:
             (self._root / folder).mkdir(mode=0o700, exist_ok=True)
 
@@ -297,7 +297,7 @@ class DirectoryBucket:
 
     @_storage_errors()
     def _put(self, name: str, content: Iterator[bytes]) -> None:
-        """A rename is whole or not there, and the file is on disk before it."""
+        """Write a temporary file, fsync it and rename it, so that the object appears atomically."""
         target = self._root / name
         new = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
         try:

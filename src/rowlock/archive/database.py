@@ -1,7 +1,7 @@
-"""The archive's file: SQLite, WAL. A commit survives `kill -9`; what a power loss may take is the last moment's.
+"""The archive's file: SQLite in WAL mode. A commit survives `kill -9`; a power loss may lose the latest commits.
 
-One connection writes, on the archive's thread; readers open one of their own. `user_version` is the format: a newer one is
-left alone, and so is a file that is no database; the server then works without an archive and says so."""
+One connection writes, on the archive's thread; readers open their own. `user_version` is the format. A file of a newer format, or one
+that is no database, is not touched; the server then runs without an archive and reports it."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ import msgspec
 from rowlock.archive.records import LogRecord, PodRecord, RunRecord
 
 FORMAT = 2
-"""1: every body is compressed."""
-# Rows with bodies lie in the order in which they are written, and uids in indexes beside them: to put large rows in the order of
-# their uids, which are drawn by lot, costs three times as much. Files that an earlier rowlock made so work as well.
+"""In format 1 every body was compressed."""
+# Tables with bodies have a rowid and an index on uids: keeping large rows in the order of random uids (WITHOUT ROWID) costs three
+# times as much. Files with such tables, from an earlier rowlock, still work.
 TABLES = """
 CREATE TABLE runs (
   uid TEXT PRIMARY KEY, id TEXT NOT NULL, name TEXT NOT NULL, namespace TEXT NOT NULL, namespace_uid TEXT NOT NULL,
@@ -61,25 +61,25 @@ WRITES: Mapping[str, str] = {
     "cut samples": "DELETE FROM samples WHERE run_uid = ?",
     "cut run": "DELETE FROM runs WHERE uid = ?",
 }
-"""Everything that is ever written, by a name that no later version changes: servers that share an archive tell each other names."""
+"""Every write statement by name. Servers that share an archive exchange these names, so later versions must not change them."""
 _run_values = attrgetter(*_RUN_COLUMNS.split(", "))
 _CHECKPOINT_PAGES = 4000
-"""Pages of the journal (16 MiB) after which they are copied into the file: pages that many commits write are copied once."""
+"""Pages of the WAL (16 MiB) between checkpoints: a page that many commits write is copied into the file only once."""
 _PLAIN = 4 << 10
-"""Bytes of JSON, a page of the file, up to which it is stored and not compressed: to compress so little saves a page at most, and is
-most of what a short run costs."""
+"""Bytes of JSON, one page of the file, up to which it is not compressed: compression would save a page at most, and would be most of
+the cost of a short run."""
 _COMPRESSION = 1
 _CHECKED_BYTES = 512 << 20
-"""Of a file whose pages are all looked at when a server opens it: half a second. Records have checksums of their own."""
+"""The largest file whose pages are all checked at opening, which takes half a second. Records have their own checksums."""
 
 
 class UnusableArchive(Exception):
-    """The file cannot be used, for a reason that a person has to do something about."""
+    """The archive or a record of it cannot be used; the message says what a person has to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """A write: SQL with its values. A value that is a dict or a list becomes JSON, compressed where it is large, on the archive's thread."""
+    """A write: SQL and its values. A dict or list becomes JSON, compressed if it is large, on the archive's thread."""
 
     sql: str
     values: Sequence[Any]
@@ -89,13 +89,13 @@ class Statement:
 
 
 def pack(value: Any) -> bytes:
-    """As zlib has it, with its checksum; what is small is not compressed, but stored."""
+    """A value as JSON in zlib format, with its checksum; small values are stored uncompressed."""
     text = msgspec.json.encode(value)
     return zlib.compress(text, 0 if len(text) <= _PLAIN else _COMPRESSION)
 
 
 def unpack(blob: bytes) -> Any:
-    """Raises UnusableArchive for a damaged one. An earlier rowlock kept small ones as plain JSON, without a checksum."""
+    """The inverse of `pack`; also reads the plain JSON of an earlier rowlock. Raises UnusableArchive for a damaged record."""
     try:
         return msgspec.json.decode(blob if blob[:1] in (b"{", b"[") else zlib.decompress(blob))
     except (zlib.error, ValueError, TypeError) as error:
@@ -105,7 +105,7 @@ def unpack(blob: bytes) -> Any:
 
 
 def put_run(record: RunRecord, body: dict[str, Any] | None = None) -> Statement:
-    """`body` takes the place of the record's own."""
+    """The write of a run; `body` replaces the record's own."""
     return Statement(WRITES["run"], (*_run_values(record), record.body if body is None else body))
 
 
@@ -128,7 +128,7 @@ def put_note(name: str, text: str) -> Statement:
 
 
 def open_database(path: Path, *, writes: bool) -> sqlite3.Connection:
-    """Raises FileNotFoundError when there is nothing to read yet, UnusableArchive, sqlite3.Error, OSError."""
+    """Open the file; `writes` may create it. Raises FileNotFoundError when there is none, UnusableArchive, sqlite3.Error, OSError."""
     if os.path.lexists(path) and (path.is_symlink() or not path.is_file()):
         raise UnusableArchive(f"{path} is no file: move it away, and a new one is begun")
     if writes:
@@ -143,17 +143,17 @@ def open_database(path: Path, *, writes: bool) -> sqlite3.Connection:
             raise UnusableArchive(
                 f"{path} was written by a later rowlock (format {version}, this one knows {FORMAT}): upgrade, or move it away"
             )
-        if not writes and version == 0:  # the writer has made the file, and not its tables yet
+        if not writes and version == 0:  # the writer has created the file, but not its tables yet
             raise FileNotFoundError(path)
         if writes:
-            database.execute("PRAGMA auto_vacuum = INCREMENTAL")  # first: it must stand before there is a page
+            database.execute("PRAGMA auto_vacuum = INCREMENTAL")  # must be set before the first page is written
             database.execute("PRAGMA journal_mode = WAL")
             database.execute("PRAGMA synchronous = NORMAL")
             database.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
             if version == 0:
                 database.executescript(f"BEGIN; {TABLES} PRAGMA user_version = {FORMAT}; COMMIT;")
             elif version < FORMAT:
-                database.execute(f"PRAGMA user_version = {FORMAT}")  # what was written before is read as it is
+                database.execute(f"PRAGMA user_version = {FORMAT}")  # records of older formats remain readable
             _check_pages(database, path)
     except sqlite3.DatabaseError as error:
         database.close()
@@ -167,7 +167,7 @@ def open_database(path: Path, *, writes: bool) -> sqlite3.Connection:
 
 
 def _check_pages(database: sqlite3.Connection, path: Path) -> None:
-    """Raises UnusableArchive where a page was damaged: it may leave rows out, and what is written to it may be lost."""
+    """Raise UnusableArchive when a page is damaged: rows may be hidden, and writes to it may be lost."""
     if path.stat().st_size > _CHECKED_BYTES:
         return
     (problem,) = database.execute("PRAGMA quick_check(1)").fetchone()
@@ -176,7 +176,7 @@ def _check_pages(database: sqlite3.Connection, path: Path) -> None:
 
 
 def write_all(database: sqlite3.Connection, statements: Iterable[Statement]) -> None:
-    """In one transaction. Raises sqlite3.Error; then nothing is written."""
+    """Execute statements in one transaction. Raises sqlite3.Error; then nothing is written."""
     database.execute("BEGIN IMMEDIATE")
     try:
         for sql, alike in itertools.groupby(statements, attrgetter("sql")):
@@ -191,7 +191,7 @@ def write_all(database: sqlite3.Connection, statements: Iterable[Statement]) -> 
 
 
 def read_runs(database: sqlite3.Connection, where: str = "", values: Sequence[Any] = ()) -> Iterator[RunRecord]:
-    """The runs that a condition leaves, the newest first; `body` is whole."""
+    """The runs that match a WHERE clause, newest first, with their bodies."""
     sql = f"SELECT {_RUN_COLUMNS}, body FROM runs {where} ORDER BY created DESC, uid"
     for row in database.execute(sql, values):
         record = RunRecord(*row[:-1])
@@ -202,7 +202,7 @@ def read_runs(database: sqlite3.Connection, where: str = "", values: Sequence[An
 def read_headers(
     database: sqlite3.Connection, where: str = "", values: Sequence[Any] = (), *, limit: int = -1, offset: int = 0
 ) -> list[RunRecord]:
-    """The same without their bodies, at most `limit` of them behind the first `offset`."""
+    """As `read_runs` without bodies: at most `limit` runs (-1 = all) after the first `offset`."""
     sql = f"SELECT {_RUN_COLUMNS} FROM runs {where} ORDER BY created DESC, uid LIMIT ? OFFSET ?"
     return [RunRecord(*row) for row in database.execute(sql, (*values, limit, offset))]
 
@@ -220,13 +220,13 @@ def read_pods(database: sqlite3.Connection, run_uid: str) -> list[PodRecord]:
 
 
 def read_logs(database: sqlite3.Connection, run_uid: str) -> list[LogRecord]:
-    """Oldest life first."""
+    """The logs of a run without their bodies, the oldest first."""
     sql = f"SELECT {_LOG_COLUMNS} FROM logs WHERE run_uid = ? ORDER BY began, pod_uid, container, number"
     return [LogRecord(*row) for row in database.execute(sql, (run_uid,))]
 
 
 def read_log_body(database: sqlite3.Connection, log: LogRecord) -> bytes | None:
-    """Compressed; None when it is gone."""
+    """The compressed log; None when the row is gone, or the log is in a file."""
     sql = "SELECT body FROM logs WHERE pod_uid = ? AND container = ? AND number = ?"
     row = database.execute(sql, (log.pod_uid, log.container, log.number)).fetchone()
     return None if row is None else row[0]
@@ -235,7 +235,7 @@ def read_log_body(database: sqlite3.Connection, log: LogRecord) -> bytes | None:
 def read_samples(
     database: sqlite3.Connection, run_uid: str, *, pod: str = "", without: frozenset[tuple[str, float]] = frozenset()
 ) -> list[tuple[str, float, dict[str, Any]]]:
-    """Pod, time and content of each chunk, in order of time: of one pod where it is named, and not of `without` (pods and times)."""
+    """Pod, time and content of each chunk, ordered by time: of one pod if `pod` is given, without the (pod, time) pairs of `without`."""
     sql = "SELECT pod, at, body FROM samples WHERE run_uid = ? AND (pod = ? OR ? = '') ORDER BY at"
     rows = database.execute(sql, (run_uid, pod, pod))
     return [(name, at, unpack(body)) for name, at, body in rows if (name, at) not in without]

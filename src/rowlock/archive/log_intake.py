@@ -1,9 +1,9 @@
-"""Logs come in: files that the kubelet has put aside are compressed, and read again as lines.
+"""Log intake: compresses log files that the kubelet has moved aside, and reads them again as lines.
 
-The kubelet moves the logs of a pod that goes into a directory `<namespace>_<pod>_<uid>`, as `<container>.<run>.log`. A move
-is whole or not there, so that nothing is lost whenever the server dies: what lies there and is not in the archive is taken
-in by the next look. A log's lines are `time text`; its beginning may have been given back to the disk (a hole).
-A hostile pod may have made its own log TiBs of nothing: what one costs is bounded by the bytes that are kept of it.
+The kubelet moves the logs of a pod that is removed into a directory `<namespace>_<pod>_<uid>`, as `<container>.<run>.log`. A move
+is atomic, so nothing is lost when the server dies: the next scan takes in files that are not in the archive yet.
+A log's lines are `time text`; its beginning may be a hole in the file.
+A hostile pod may have made its log a sparse file of TiBs: the cost is bounded by the bytes that are kept.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ import msgspec
 from rowlock import objects
 
 INLINE_BYTES = 32 << 10
-"""A compressed log up to this size lies in the database, a larger one in a file of its own."""
+"""A compressed log up to this size is stored in the database, a larger one in its own file."""
 MAX_LOG_BYTES = 50 << 20
-"""Of a log, as much as a kubelet keeps of it where nothing else is asked for (`--log-limit`): the newest."""
+"""Bytes that are kept of a log, the newest: the default of the kubelet's `--log-limit`."""
 _BLOCK = 1 << 18
 _MAX_LINE = 1 << 20
 _MAX_PIECES = 1 << 16
-"""Pieces between holes that are looked for; a file that was made of more is read to its end with the holes."""
+"""The most data extents that are looked up; beyond that a file is read with its holes."""
 _MAX_OWNER = 4096
 OWNER_FILE = ".owner.json"
-"""In the directory of a pod: the uid of the job that it belonged to."""
+"""A file in the directory of a pod with the uid of its job."""
 TAKEN_FILE = ".archived"
-"""The same, once all that lies there is in the archive."""
+"""A file in the directory of a pod: all of its logs are in the archive."""
 _DIRECTORY = re.compile(r"([a-z0-9.-]+)_([a-z0-9.-]+)_([A-Za-z0-9-]+)")
 _LOG_FILE = re.compile(r"([a-z0-9][a-z0-9.-]*)\.([0-9]{1,9})\.log")
 _SHORTAGES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
@@ -45,7 +45,7 @@ _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY | os.O_CLOEXE
 
 @dataclass(frozen=True, slots=True)
 class AsideLog:
-    """A log that was put aside."""
+    """A log file that was moved aside."""
 
     path: str
     namespace: str
@@ -54,13 +54,13 @@ class AsideLog:
     container: str
     number: int
     owner: str
-    """The uid of the job; "" = the pod belonged to none."""
+    """The uid of the job; "" = the pod had none."""
     is_correction: bool = False
-    """It was read once more, because what was taken in before may be the log of another run of the container."""
+    """It was read again, because the archived log may be that of another run of the container."""
 
 
 def find_new_directories(spool: Path) -> list[str]:
-    """The directories of pods in a spool that have not been taken in."""
+    """The directories of pods in a spool that are not marked as archived."""
     try:
         with os.scandir(spool) as entries:
             names = sorted(entry.name for entry in entries)
@@ -70,7 +70,7 @@ def find_new_directories(spool: Path) -> list[str]:
 
 
 def find_log_files(directory: str) -> list[AsideLog]:
-    """The logs in the directory of one pod; none where it is not one, or is gone. Raises OSError for a shortage."""
+    """The logs in the directory of one pod; empty when it is none, or is gone. Raises OSError for a shortage."""
     named = _DIRECTORY.fullmatch(os.path.basename(directory))
     if named is None:
         return []
@@ -103,12 +103,12 @@ def _read_owner(path: str) -> str:
 
 
 def is_shortage(error: OSError) -> bool:
-    """Descriptors or memory are short now, which says nothing of the file that was asked for."""
+    """Whether this process is out of descriptors or memory: the error says nothing about the file."""
     return error.errno in _SHORTAGES
 
 
 def open_regular(path: str) -> BinaryIO:
-    """Raises OSError for what is no regular file; never waits, follows no link."""
+    """Open a regular file, without blocking and without following a link. Raises OSError for anything else."""
     fd = os.open(path, _FLAGS)
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
@@ -117,15 +117,15 @@ def open_regular(path: str) -> BinaryIO:
 
 
 def mark_taken(directory: str, files: list[AsideLog], *, remove: bool) -> None:
-    """These logs of a directory are in the archive. `remove`: they are needed nowhere else."""
-    with contextlib.suppress(OSError):  # it has gone, or the disk is full: it is looked at again
+    """Mark these logs of a directory as archived. `remove`: nothing else needs them, so delete them instead."""
+    with contextlib.suppress(OSError):  # the directory is gone, or the disk is full: the next scan finds it again
         if not remove:
             mark = f"{directory}/{TAKEN_FILE}"
             os.close(os.open(mark, os.O_CREAT | os.O_WRONLY | os.O_NOFOLLOW, 0o600))
             with contextlib.suppress(OSError):
                 if find_log_files(directory) == files:
                     return
-            os.unlink(mark)  # more has come; what comes from here on removes the mark itself
+            os.unlink(mark)  # a log was added meanwhile; from now on the writer of a log removes the mark
             return
         for file in files:
             os.unlink(file.path)
@@ -135,14 +135,14 @@ def mark_taken(directory: str, files: list[AsideLog], *, remove: bool) -> None:
         try:
             os.rmdir(directory)
         except OSError:
-            os.rename(spare, owner)  # the next log has come meanwhile, of the same job
+            os.rename(spare, owner)  # a log of the same job was added meanwhile
         else:
             os.unlink(spare)
 
 
 @dataclass(frozen=True, slots=True)
 class CompressedLog:
-    """What was read: inline where it is small, else written to `file`."""
+    """A compressed log. `began`: seconds since the epoch; `size`, `stored`: bytes; `body`: None when it was written to a file."""
 
     began: float
     size: int
@@ -153,8 +153,8 @@ class CompressedLog:
 def compress_log(
     source: BinaryIO, target: Path, limit: int = MAX_LOG_BYTES, *, check_space: Callable[[], None]
 ) -> CompressedLog:
-    """The newest `limit` bytes of a log; a large one is written to `target`, whole or not at all. `check_space` is asked before
-    each write, and raises OSError where the disk shall take no more. Raises OSError."""
+    """Compress the newest `limit` bytes of a log; a large one is written atomically to `target`. `check_space` is called before
+    each write, and raises OSError when the disk is too full. Raises OSError."""
     compressor, size, head = zlib.compressobj(1, zlib.DEFLATED, 31), 0, b""
     changed = os.fstat(source.fileno()).st_mtime
     pieces: list[bytes] = []
@@ -190,8 +190,8 @@ def compress_log(
 
 
 def _read_newest(fd: int, limit: int) -> Iterator[bytes]:
-    """The newest `limit` bytes that were written to a log, in blocks, from a whole line on. A line says where older ones are left
-    out, and where it cannot be read any further. Raises OSError for a shortage."""
+    """The newest `limit` bytes of a log in blocks, beginning with a complete line. An added line says where older lines are
+    omitted, and where the log cannot be read further. Raises OSError for a shortage."""
     status, ends_line = os.fstat(fd), True
     pieces, is_cut = _find_newest(fd, status.st_size, limit)
     for number, (begin, end) in enumerate(pieces):
@@ -209,9 +209,9 @@ def _read_newest(fd: int, limit: int) -> Iterator[bytes]:
                 return
             text = block
             if at == begin > 0:
-                text = text.lstrip(b"\0")  # the disk has holes in whole blocks, so zeros are left beside them
+                text = text.lstrip(b"\0")  # holes are whole disk blocks, so zeros may remain beside them
                 if number == 0 and len(text) == len(block):
-                    text = text.partition(b"\n")[2]  # behind half a line
+                    text = text.partition(b"\n")[2]  # skip the incomplete first line
             at += len(block)
             if at == end < status.st_size:
                 text = text.rstrip(b"\0")
@@ -224,8 +224,8 @@ def _read_newest(fd: int, limit: int) -> Iterator[bytes]:
 
 
 def _find_newest(fd: int, size: int, limit: int) -> tuple[deque[tuple[int, int]], bool]:
-    """Where the newest `limit` bytes are in a file of this size, the oldest piece first, without the holes between them; and
-    whether there are older ones. Raises OSError."""
+    """The extents (begin, end) of the newest `limit` bytes in a file of this size, oldest first, without holes; and whether
+    there are older bytes. Raises OSError."""
     pieces, kept, is_cut = deque[tuple[int, int]](), 0, False
     at = looks = 0
     while at < size:
@@ -243,18 +243,18 @@ def _find_newest(fd: int, size: int, limit: int) -> tuple[deque[tuple[int, int]]
 
 
 def _next_data(fd: int, at: int, size: int) -> tuple[int, int]:
-    """Where the next piece of a file begins and ends that is no hole. Where system or file system know of no holes there is none."""
+    """The next data extent (begin, end) of a file; the whole rest where the system cannot report holes."""
     if not hasattr(os, "SEEK_DATA"):
         return at, size
     try:
         begin = os.lseek(fd, at, os.SEEK_DATA)
         return min(begin, size), min(os.lseek(fd, begin, os.SEEK_HOLE), size)
     except OSError as error:
-        return (size if error.errno == errno.ENXIO else at), size  # ENXIO: nothing but a hole up to the end
+        return (size if error.errno == errno.ENXIO else at), size  # ENXIO: only a hole up to the end
 
 
 def _own_line(text: str, next_line: bytes, otherwise: float) -> bytes:
-    """A line of the archive's own, with the time of the next one, or `otherwise` where that has none."""
+    """A line that the archive adds, with the time of `next_line`, or `otherwise` when that has none."""
     return f"{objects.micro_timestamp(_time_of(next_line) or otherwise)} rowlock: {text}\n".encode()
 
 
@@ -267,7 +267,7 @@ def _time_of(line: bytes) -> float:
 
 @dataclass(frozen=True, slots=True)
 class FileChunks:
-    """A file of the archive, a piece at a time; nothing where it is gone."""
+    """A file of the archive in chunks; empty when it is gone."""
 
     path: Path
 
@@ -278,8 +278,8 @@ class FileChunks:
 
 
 def read_lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """The stored lines, each `time text` with its newline, from compressed chunks; a line of more than a MiB in pieces. A damaged end
-    ends the log."""
+    """The stored lines, each `time text` with its newline, from compressed chunks; a line of more than 1 MiB is split. Reading stops
+    silently at damaged data."""
     decompressor, rest = zlib.decompressobj(31), b""
     for chunk in chunks:
         while chunk:
@@ -291,7 +291,7 @@ def read_lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
             *lines, rest = (rest + text).split(b"\n")
             for line in lines:
                 yield line + b"\n"
-            if len(rest) > _MAX_LINE:  # a line without end
+            if len(rest) > _MAX_LINE:  # split an overlong line
                 yield rest + b"\n"
                 rest = b""
     if rest:
@@ -299,5 +299,5 @@ def read_lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def line_time(line: bytes) -> float:
-    """When a stored line was written; 0.0 when it does not say."""
+    """When a stored line was written, in seconds since the epoch; 0.0 when it has no time."""
     return _time_of(line)

@@ -1,4 +1,4 @@
-"""The log of a life that is over, read from the archive as `Api.log` would have given it."""
+"""Reads the log of an ended container run from the archive, in the form of `Api.log`."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from rowlock.archive.log_intake import line_time, read_lines
 from rowlock.archive.records import LogRecord
 
 _HELD_LINES = 1_000
-"""The last lines of a log that are held in memory until its end is known."""
+"""The largest `tail` that is answered from memory; for a larger one the log is read twice."""
 
 
 async def read_archived_log(archive: Archive, record: LogRecord, options: LogOptions) -> AsyncIterator[bytes]:
-    """Pieces of whole lines. Raises sqlite3.Error, OSError."""
+    """The log in blocks of complete lines, selected by `options`. Raises sqlite3.Error, OSError."""
     chunks = await archive.read(lambda connection: archive.read_log_chunks(connection, record))
     lines = _select_lines(chunks, options)
     while block := await archive.read_pieces(partial(_take_block, lines, options.read_size)):
@@ -43,7 +43,7 @@ def _select_lines(chunks: Iterable[bytes], options: LogOptions) -> Iterator[byte
     lines = _since(chunks, options)
     if options.tail is not None and options.tail <= _HELD_LINES:
         lines = iter(deque(lines, maxlen=options.tail))
-    elif options.tail is not None:  # read twice, and held never
+    elif options.tail is not None:  # count the lines first, then read again
         lines = islice(_since(chunks, options), max(0, sum(1 for _ in lines) - options.tail), None)
     left = options.limit_bytes
     for line in lines:

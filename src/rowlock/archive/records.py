@@ -1,4 +1,4 @@
-"""What is kept of a run, as values: the run itself, its pods, and the logs of each life of a pod's container."""
+"""The archive's records: a run, its pods, and the log of each run of a pod's container."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 
 class PhaseStep(NamedTuple):
-    """A phase that began. `at` in seconds since the epoch, as it was seen: not rounded, not rebuilt from conditions."""
+    """The beginning of a phase. `at`: when it was observed, in seconds since the epoch; not derived from conditions."""
 
     at: float
     phase: str
@@ -16,7 +16,7 @@ class PhaseStep(NamedTuple):
 
 @dataclass(slots=True)
 class RunRecord:
-    """One workload from its submit to its end: the row of the table `runs`, and in `body` what is whole JSON."""
+    """One workload from its submit to its end: the row of the table `runs`, with JSON in `body`."""
 
     uid: str
     """The uid of the job."""
@@ -32,9 +32,9 @@ class RunRecord:
     deleted: float | None = None
     phase: str = ""
     attempts: int = 0
-    """Of the rank that began most often."""
+    """Starts of the rank that was started most often."""
     verdict: str = ""
-    """What happened, in the sentence of `why`; "" until it has ended."""
+    """The sentence of `rowlock why`; "" until the run has ended."""
     body: dict[str, Any] = field(default_factory=dict)
     """`job`, `group`, `project`, `cluster`, `phases`, `events`, `why`, `lost`: see `docs/design/archive.md`."""
 
@@ -53,18 +53,18 @@ class PodRecord:
 
 @dataclass(frozen=True, slots=True)
 class LogRecord:
-    """The log of one run of a container. `size` counts the bytes of its lines with their times, `stored` those on disk."""
+    """The log of one run of a container. `size`: bytes of its lines with their times; `stored`: bytes on disk."""
 
     pod_uid: str
     container: str
     number: int
-    """Which run of the container it is in its pod, from 0."""
+    """The number of the run of the container in its pod, from 0."""
     run_uid: str
     namespace: str
     pod: str
     began: float
-    """When its first line was written; the time of its file where it has none."""
+    """When its first line was written; the file's mtime when the line has no time."""
     size: int
     stored: int
     file: str = ""
-    """The name of its file in the directory of logs; "" = it lies in the database."""
+    """The name of its file in the directory of logs; "" = it is in the database."""

@@ -1,8 +1,8 @@
-"""What is not written down: values of variables whose names say that they are secret.
+"""Redaction: the values of environment variables with secret names are not recorded.
 
-Secrets themselves are never read. A variable that was given in the clear may still be one (`WANDB_API_KEY`): its value is
-taken out wherever it stands in the record, also in the command line that was typed. To look for every value in every text
-costs their product, on the event loop: where that is too much, what people typed is left out instead."""
+Secrets themselves are never read. A variable given in the clear may still be secret (`WANDB_API_KEY`): its value is
+removed everywhere in the record, also from the typed command line. Searching every value in every text costs their
+product, on the event loop: where that is too much, all fields that users typed are left out instead."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ SECRET_NAME = re.compile(
 """Names of variables whose values are not kept."""
 NOT_KEPT = "(not kept)"
 _MIN_LENGTH = 4
-"""Characters of a value that is looked for elsewhere: shorter ones stand in everything."""
+"""Minimum length of a value that is searched for elsewhere: shorter ones occur in ordinary text."""
 MOST_WORK = 16 << 20
-"""Characters of text times values: about 20 ms."""
+"""The most characters of text times number of values that are searched: about 20 ms."""
 _TYPED = frozenset({"annotations", "command", "args", "env"})
-"""Fields in which people write what they like."""
+"""Fields with free-form content from users."""
 _BETWEEN = "\udcff"
-"""Stands between the texts of a record: half a character, which no JSON that was decoded has."""
+"""Separates the texts of a record: a lone surrogate, which no decoded JSON contains."""
 
 
 def secret_values(record: Any) -> list[str]:
-    """The values of secret variables in it, the longest first."""
+    """The values of secret variables in a record, the longest first."""
     found: set[str] = set()
     waiting = [record]
-    while waiting:  # without recursion: every job is looked through once
+    while waiting:  # iterative, because it runs for every job
         value = waiting.pop()
         if isinstance(value, dict):
             name, text = value.get("name"), value.get("value")
@@ -52,7 +52,7 @@ def _is_secret(name: str) -> bool:
 
 
 def redact(record: Any, secrets: list[str]) -> Any:
-    """The record without these values, as a copy where there are any; itself otherwise."""
+    """A copy of the record with these values removed; the record itself when `secrets` is empty."""
     if not secrets:
         return record
     texts: list[str] = []
@@ -70,14 +70,14 @@ def redact(record: Any, secrets: list[str]) -> Any:
 
 
 class _Text:
-    """Stands for a text that was taken out."""
+    """The type of the placeholder for a text that was taken out."""
 
 
 _TEXT = _Text()
 
 
 def _take_texts(value: Any, texts: list[str]) -> Any:
-    """A copy with `_TEXT` for each text, which is added to `texts`; values of secret variables are gone."""
+    """A copy with `_TEXT` in place of each text, which is added to `texts`, and without values of secret variables."""
     if isinstance(value, dict):
         if isinstance(value.get("value"), str) and _is_secret(str(value.get("name") or "")):
             value = {**value, "value": NOT_KEPT if value["value"] else ""}
@@ -99,7 +99,7 @@ def _put_texts(value: Any, texts: Iterator[str]) -> Any:
 
 
 def _without_typed(value: Any) -> Any:
-    """A copy without what people typed; the names of the fields stay."""
+    """A copy with the fields that users typed emptied."""
     if isinstance(value, dict):
         return {
             key: type(part)() if key in _TYPED and isinstance(part, dict | list) else _without_typed(part)

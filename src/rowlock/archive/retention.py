@@ -1,6 +1,6 @@
-"""How long the archive keeps what, by age and size: the oldest runs that have ended go first, whole.
+"""Retention of the archive by age and size: ended runs are removed completely, the oldest first.
 
-What was cut is said: a run of which only the logs went says so, and the archive notes when it cut last and what."""
+The archive keeps a note of when it last removed runs, and which."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ DEFAULT_SIZE = 4 << 30
 CUT_NOTE = "cut"
 _RUNS_PER_STEP = 100
 _TARGET = 0.9
-"""A cut leaves so much of the allowed size: the next one shall not come at once."""
+"""The share of the allowed size that a cut leaves, so that the next one is not due at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """What is kept: runs for so many seconds after their end, and all of them together so many bytes."""
+    """`age`: seconds for which a run is kept after its end; `size`: bytes that all runs together may take."""
 
     age: float = DEFAULT_AGE
     size: int = DEFAULT_SIZE
 
 
 def expired_runs(database: sqlite3.Connection, retention: Retention, now: float) -> list[str]:
-    """The uids of runs that ended, or were deleted, too long ago."""
+    """The uids of up to `_RUNS_PER_STEP` runs that ended, or were deleted, too long ago."""
     sql = "SELECT uid FROM runs WHERE max(coalesce(deleted, 0), coalesce(finished, 0)) BETWEEN 1 AND ? LIMIT ?"
     return [uid for (uid,) in database.execute(sql, (now - retention.age, _RUNS_PER_STEP))]
 
 
 def stored_bytes(database: sqlite3.Connection) -> int:
-    """On disk: the database's pages that are in use, and the files of logs."""
+    """Bytes on disk: the used pages of the database, and the log files."""
     (pages,) = database.execute("PRAGMA page_count").fetchone()
     (free,) = database.execute("PRAGMA freelist_count").fetchone()
     (size,) = database.execute("PRAGMA page_size").fetchone()
@@ -43,7 +43,7 @@ def stored_bytes(database: sqlite3.Connection) -> int:
 
 
 def oldest_runs(database: sqlite3.Connection, count: int) -> list[str]:
-    """Ended ones, the one that ended first in front; what runs is kept whatever it takes."""
+    """The uids of up to `count` ended runs, the earliest end first; running ones are always kept."""
     sql = "SELECT uid FROM runs WHERE finished IS NOT NULL OR deleted IS NOT NULL ORDER BY coalesce(finished, deleted) LIMIT ?"
     return [uid for (uid,) in database.execute(sql, (count,))]
 
@@ -56,8 +56,8 @@ def cut(
     store: Callable[[sqlite3.Connection, list[Statement]], None],
     remove_files: Callable[[list[str]], None],
 ) -> int:
-    """Remove what is too old or too much; how many runs went. `store` writes statements, `remove_files` gets the names of logs
-    after that: a file without a row is found by the next start. Raises sqlite3.Error."""
+    """Remove runs that are too old or exceed the size; return how many. `store` writes statements; `remove_files` gets the names of
+    log files after that. Raises sqlite3.Error."""
 
     def remove(uids: list[str]) -> int:
         marks = ", ".join("?" * len(uids))

@@ -1,10 +1,10 @@
-"""What servers that share an archive tell each other: segments, which are a few writes each, and snapshots of the whole database.
+"""What servers that share an archive exchange: segments, each a few writes, and snapshots of the whole database.
 
-The leader writes a stream of segments, numbered from 1; the streams of later leaders sort behind those of earlier ones. A server that has
-read all segments in this order has what the leader has. A leader that was replaced and does not know it yet may write a last segment: it is
-*late* for a server that has read one of its successor's, and then adds what is missing and changes nothing. A snapshot
-tells all up to the segment whose name it has; what it covers can then be removed. A note says that one was made, so that the next
-leader knows it, too.
+The leader writes a stream of segments, numbered from 1; streams of later leaders sort after those of earlier ones. A server that has
+read all segments in this order has the leader's state. A replaced leader that does not know it yet may write one more segment: it is
+*late* for a server that has read one of its successor's, and then only adds missing rows and changes none. A snapshot
+contains everything up to the segment of the same name; the segments that it covers can then be removed. A note records the snapshot
+for the next leader.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ _MOST_MISSING = 100
 _NAMES = {sql: name for name, sql in WRITES.items()}
 _REPLACE, _ADD = "INSERT OR REPLACE", "INSERT OR IGNORE"
 _POSITION = "read "
-"""What the names of notes begin with that say how far a stream was read."""
+"""Prefix of the names of notes that record how far a stream was read."""
 _SNAPSHOT = "snapshot"
-"""The name of the note that tells of the last snapshot."""
+"""The name of the note about the last snapshot."""
 Write = tuple[str, list[Any]]
-"""A name of `WRITES`, and the values."""
+"""A name in `WRITES`, and the statement's values."""
 _decoder = msgspec.msgpack.Decoder(list[Write])
 
 
 class SegmentName(NamedTuple):
-    """A segment, or the last one that a snapshot covers. `writer` is drawn by lot: two servers never write the same object."""
+    """A segment, or the last one that a snapshot covers. `writer` is random, so that two servers never write the same object."""
 
     term: int
     writer: str
@@ -51,18 +51,18 @@ class SegmentName(NamedTuple):
 
     @property
     def segment(self) -> str:
-        """Its name in the bucket."""
+        """The segment's name in the bucket."""
         return f"{FOLDER}/{self.stream}-{self.number:08}.seg"
 
     @property
     def snapshot(self) -> str:
-        """The name in the bucket of a snapshot that goes so far."""
+        """The name in the bucket of the snapshot up to this segment."""
         return f"{FOLDER}/{self.stream}-{self.number:08}.db"
 
 
 @dataclass(slots=True)
 class Listing:
-    """What is in the bucket, with sizes in bytes."""
+    """The segments and snapshots in the bucket, with sizes in bytes."""
 
     segments: dict[SegmentName, int] = field(default_factory=dict)
     snapshots: dict[SegmentName, int] = field(default_factory=dict)
@@ -77,7 +77,7 @@ class Listing:
 
 
 def parse_listing(names: Mapping[str, int]) -> Listing:
-    """Objects with other names are not ours."""
+    """Parse the names of objects; others than segments and snapshots are ignored."""
     listing = Listing()
     for name, size in names.items():
         if found := _NAME.fullmatch(name):
@@ -87,7 +87,7 @@ def parse_listing(names: Mapping[str, int]) -> Listing:
 
 
 class SnapshotNote(msgspec.Struct, frozen=True):
-    """What a leader says of the snapshot that it has made: its name in the bucket, how far it goes in each stream, and when."""
+    """A leader's note about its snapshot: its name in the bucket, the last segment covered of each stream, and its time."""
 
     name: str
     positions: dict[str, int]
@@ -97,7 +97,7 @@ class SnapshotNote(msgspec.Struct, frozen=True):
         return put_note(_SNAPSHOT, msgspec.json.encode(self).decode())
 
     def list_superseded(self, listing: Listing) -> list[str]:
-        """The objects that nobody needs who has this snapshot, in the order in which they may be removed; none where it is not there."""
+        """The objects that this snapshot makes unnecessary, in the order of removal; none when it is not in the bucket."""
         if self.name not in (name.snapshot for name in listing.snapshots):
             return []
         covered = sorted((s for s in listing.segments if s.number <= self.positions.get(s.stream, 0)), reverse=True)
@@ -105,23 +105,23 @@ class SnapshotNote(msgspec.Struct, frozen=True):
 
 
 def read_snapshot_note(database: sqlite3.Connection) -> SnapshotNote | None:
-    """The last one's; None where nobody has told of any."""
+    """The note about the last snapshot; None when there is none, or it cannot be read."""
     row = database.execute("SELECT text FROM notes WHERE name = ?", (_SNAPSHOT,)).fetchone()
     try:
         return msgspec.json.decode(row[0], type=SnapshotNote) if row else None
     except msgspec.DecodeError:
-        return None  # a later rowlock says it otherwise
+        return None  # a later rowlock has another format
 
 
 class Unread(NamedTuple):
-    """The segments to read, in this order; `has_gap`: before them others are gone, so that a snapshot has to be read first."""
+    """The segments to read, in order; `has_gap`: earlier ones have been removed, so a snapshot must be read first."""
 
     segments: list[SegmentName]
     has_gap: bool
 
 
 def unread_segments(listing: Listing, positions: Mapping[str, int], own: str = "") -> Unread:
-    """By what was read of each stream so far. The stream `own` is not read: this server wrote it."""
+    """The segments after `positions`, the last number read of each stream. The stream `own` is skipped: this server wrote it."""
     wanted = sorted(s for s in listing.segments if s.stream != own and s.number > positions.get(s.stream, 0))
     reached, has_gap = dict(positions), False
     for segment in wanted:
@@ -129,13 +129,13 @@ def unread_segments(listing: Listing, positions: Mapping[str, int], own: str = "
         reached[segment.stream] = segment.number
     snapshot = listing.newest_snapshot
     if snapshot is not None and snapshot.stream != own and reached.get(snapshot.stream, 0) < snapshot.number:
-        has_gap = True  # all that was behind what was read is gone
+        has_gap = True  # all segments after the last one read have been removed
     return Unread(wanted, has_gap)
 
 
 def missing_segments(wanted: Sequence[SegmentName], positions: Mapping[str, int]) -> list[SegmentName]:
-    """Those before and between them that a list did not show: a directory may show a later file and not yet an earlier one. None
-    where so many are missing that they were removed."""
+    """Segments before and between `wanted` that a listing did not show: a directory may show a later file before an earlier one.
+    Empty when so many are missing that they must have been removed."""
     missing: list[SegmentName] = []
     reached = dict(positions)
     for segment in wanted:
@@ -148,17 +148,17 @@ def missing_segments(wanted: Sequence[SegmentName], positions: Mapping[str, int]
 
 
 def mark_of(cluster: str) -> str:
-    """The name of the object that says whose archive it is: the cluster of this uid's."""
+    """The name of the object that marks the archive as belonging to the cluster with this uid."""
     return f"{FOLDER}/cluster-{cluster}"
 
 
 def marked_clusters(names: Iterable[str]) -> set[str]:
-    """The clusters whose archive it is, by what is in the bucket; one, unless somebody mixed two."""
+    """The uids of the clusters that have marked the archive: one, unless two share it by mistake."""
     return {found[1] for name in names if (found := _MARK.fullmatch(name))}
 
 
 def encode_writes(statements: Iterable[Statement]) -> list[Write]:
-    """The same, as they are told."""
+    """Statements as they are written into a segment."""
     return [(_NAMES[statement.sql], statement.encoded_values()) for statement in statements]
 
 
@@ -167,7 +167,7 @@ def pack_segment(writes: Sequence[Write]) -> bytes:
 
 
 def unpack_segment(name: SegmentName, content: bytes) -> list[Write]:
-    """Raises UnusableArchive for what a later rowlock wrote, or nobody."""
+    """The writes of a segment. Raises UnusableArchive when it is damaged, or a later rowlock wrote it."""
     try:
         if not content.startswith(_MAGIC):
             raise ValueError("it begins otherwise")
@@ -184,7 +184,7 @@ def unpack_segment(name: SegmentName, content: bytes) -> list[Write]:
 def apply_writes(
     database: sqlite3.Connection, writes: Sequence[Write], name: SegmentName, *, is_late: bool = False
 ) -> None:
-    """All of a segment and the note that it was read, or nothing. Raises sqlite3.Error."""
+    """Apply a segment and note its number, in one transaction. Raises sqlite3.Error."""
     database.execute("BEGIN IMMEDIATE")
     try:
         for what, alike in itertools.groupby(writes, itemgetter(0)):
@@ -202,11 +202,11 @@ def apply_writes(
 
 
 def read_positions(database: sqlite3.Connection) -> dict[str, int]:
-    """How far each stream was read."""
+    """The number of the last segment read of each stream."""
     rows = database.execute("SELECT name, text FROM notes WHERE name LIKE ?", (f"{_POSITION}%",))
     return {name.removeprefix(_POSITION): int(text) for name, text in rows}
 
 
 def is_late(stream: str, positions: Mapping[str, int]) -> bool:
-    """Whether a later leader's words were read already."""
+    """Whether a segment of a later leader has been read already."""
     return any(other > stream for other in positions)

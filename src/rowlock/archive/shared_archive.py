@@ -1,13 +1,13 @@
-"""`SharedArchive`: one archive of several servers. One of them writes at a time, and any of them answers.
+"""`SharedArchive`: one archive of several servers. One of them writes at a time; all of them answer reads.
 
     archive = SharedArchive(data / "copy", open_bucket("s3://bucket/prefix"))
-    tasks.create_task(archive.run())             # reads what the leader writes, every few seconds and whenever somebody asks
+    tasks.create_task(archive.run())             # reads what the leader writes, every few seconds and before each query
     await archive.lead()                         # this process was elected: it has read everything, and writes from now on
-    archive.follow()                             # it is not any more
+    archive.follow()                             # this process no longer leads
 
-Each server has a copy of the database, so that questions are asked as ever; large logs are in the bucket alone. What is written goes
-to the bucket first (`segments.py`), and is then done here as it is everywhere. Logs that a follower has taken wait
-until the leader's are in the archive: if it dies, what it had in hand is here as well.
+Each server has a local copy of the database for queries; large logs are in the bucket only. A write goes
+to the bucket first (`segments.py`) and is then applied to the copy, as on every other server. A follower keeps the logs that it has
+taken until the leader's are in the archive, so that they survive if the leader dies.
 """
 
 from __future__ import annotations
@@ -42,26 +42,26 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 POLL = 5.0
-"""Seconds between two looks of a follower at what the leader wrote; a query makes it look at once."""
+"""Seconds between a follower's reads of the leader's segments; a query makes it read at once."""
 _MAX_SEGMENTS, _MAX_SEGMENT_BYTES = 1000, 64 << 20
-"""Segments, and their bytes where the last snapshot is smaller, after which the leader makes a snapshot."""
+"""The number of segments, and their total bytes (or the last snapshot's size, if larger), above which the leader makes a snapshot."""
 _GRACE = 600.0
-"""Seconds after a snapshot before what it covers is removed: followers have read it by then."""
+"""Seconds after a snapshot before the segments that it covers are removed: followers have read them by then."""
 _LOGS = "logs"
 _SHARED_WITH = "shared with"
 _TABLES = ("runs", "pods", "logs", "samples", "notes")
 
 
 _ASK_AGAIN = 0.02
-"""Seconds between two looks of who waits for the archive's thread: a thread for each of them would be one for nothing else."""
+"""Seconds between checks of a caller that waits for the archive's thread: it polls, instead of blocking a thread of its own."""
 _READ_AHEAD = 16
-"""Segments that are read at once."""
+"""Segments that are read concurrently."""
 _READERS = 4
-"""Threads that wait for pieces of long logs: a storage that hangs holds these, and nobody else's."""
+"""Threads that read chunks of long logs: a storage that hangs blocks only these."""
 
 
 def claim_bucket(bucket: Bucket, cluster: str) -> None:
-    """Mark this storage as the archive of the cluster with this uid. Of two that come at once one is refused, or both. Raises
+    """Mark this storage as the archive of the cluster with this uid. Of two concurrent claims, at least one is refused. Raises
     UnusableBucket, OSError."""
     for is_marked in (False, True):
         clusters = segments.marked_clusters(bucket.names(segments.FOLDER))
@@ -78,18 +78,18 @@ def claim_bucket(bucket: Bucket, cluster: str) -> None:
 
 
 def directory_of(parent: Path, bucket: Bucket, cluster: str) -> Path:
-    """Where a server keeps its copy of this archive, and the logs that are to go there: those of no other."""
+    """Where a server keeps its copy of this archive and the logs to be archived there; unique to the bucket and cluster."""
     return parent / hashlib.sha256(f"{bucket.url} {cluster}".encode()).hexdigest()[:12]
 
 
 def _begin_read(bucket: Bucket, name: SegmentName) -> Future[bytes]:
-    """On a thread that a server which ends does not wait for, unlike those of a pool: the storage may hang."""
+    """Read a segment on a daemon thread, which, unlike a pool's, does not delay the end of the server if the storage hangs."""
     future = Future[bytes]()
 
     def work() -> None:
         try:
             future.set_result(bucket.read(name.segment))
-        except Exception as error:  # noqa: BLE001 (who waits is told)
+        except Exception as error:  # noqa: BLE001 (raised by `Future.result`)
             future.set_exception(error)
 
     threading.Thread(target=work, name="archive-segment", daemon=True).start()
@@ -97,12 +97,12 @@ def _begin_read(bucket: Bucket, name: SegmentName) -> Future[bytes]:
 
 
 class _TermOver(Exception):
-    """Another process may lead by now."""
+    """This process no longer leads: another one may by now."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Unsent:
-    """A segment on its way. It is sent again as it is, because a storage that did not answer may have it already."""
+    """A segment being sent. A retry sends the same bytes, because a storage that did not answer may have stored it."""
 
     name: SegmentName
     writes: list[Write]
@@ -110,11 +110,11 @@ class _Unsent:
 
 
 class SharedArchive(Archive):
-    """This server's copy of an archive that lies in a bucket. It follows until `lead`."""
+    """This server's copy of an archive in a bucket. It is a follower until `lead`."""
 
     _pause = POLL
     _gather = 1.0
-    """Longer than on a disk: each commit is a request, and an object that all others read."""
+    """Seconds; longer than on a disk, because each commit is a request and an object that all other servers read."""
 
     def __init__(
         self,
@@ -132,26 +132,26 @@ class SharedArchive(Archive):
         self._writer = secrets.token_hex(4)
         self._shall_lead = False
         self._term: SegmentName | None = None
-        """The segment that was written last in the present term; None = another process leads."""
+        """The last segment written in the current term; None = another process leads."""
         self._unsent: _Unsent | None = None
         self._own_trouble_since: float | None = None
-        """Since when the disk of this machine takes nothing; None = it does, or the storage is what does not."""
+        """Since when (monotonic) this machine's own disk has failed; None = it works, or the shared storage is at fault."""
 
     # ------------------------------------------------------------ who writes
 
     @property
     def is_leading(self) -> bool:
-        """Whether this process writes."""
+        """Whether this process leads, i.e. writes the archive."""
         return self._shall_lead and self._term is not None
 
     @property
     def own_trouble_s(self) -> float:
-        """For how many seconds this machine's own disk has been what takes nothing; 0 = it is not, others would have the same."""
+        """For how many seconds this machine's own disk has failed; 0 = it works, or other servers would have the same problem."""
         since = self._own_trouble_since
         return 0.0 if since is None else time.monotonic() - since
 
     def has_room(self) -> bool:
-        """Whether this machine's own disk has the room to lead. Blocks."""
+        """Whether this machine's own disk has enough free space to lead. Blocks."""
         try:
             self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._check_space()
@@ -160,8 +160,8 @@ class SharedArchive(Archive):
         return True
 
     async def lead(self) -> None:
-        """Returns when everything of earlier leaders was read; from then on this process writes. It waits while the storage
-        does not answer."""
+        """Become the leader. Returns when all segments of earlier leaders have been read, which takes as long as the storage
+        does not answer; from then on this process writes."""
         self._shall_lead = True
         self._hurry.set()
         self._wakeup.set()
@@ -169,17 +169,17 @@ class SharedArchive(Archive):
             await asyncio.sleep(_ASK_AGAIN)
 
     def follow(self) -> None:
-        """Write no more. What still waits is left to the next leader, who has seen it, too."""
+        """Stop writing. Pending writes are left to the next leader, which has seen the same events."""
         self._shall_lead = False
         self._wakeup.set()
 
     def put(self, key: str, statement: Statement) -> None:
-        """As `Archive.put`; nothing where another process writes, whose word is newer than what is handed over late."""
+        """As `Archive.put`; ignored while another process leads, because its state is newer."""
         if self._shall_lead:
             super().put(key, statement)
 
     async def settle(self, timeout: float = 5.0) -> bool:
-        """As `Archive.settle`; a follower reads what the leader has written by now. One look counts for all who wait for it."""
+        """As `Archive.settle`; a follower first reads what the leader has written by now. Concurrent callers share one read."""
         if not self.is_leading:
             with self._lock:
                 self._handed_over += 1
@@ -227,14 +227,14 @@ class SharedArchive(Archive):
         super()._say_healed()
 
     def _begin_term(self, connection: sqlite3.Connection) -> None:
-        """Read everything, and say that a new term has begun."""
+        """Read all segments, then begin a new term."""
         listing = self._list()
         self._read_segments(connection, listing)
         known = max((int(stream[:8]) for stream in segments.read_positions(connection)), default=0)
         term = SegmentName(max(known, listing.last_term) + 1, self._writer, 0)
         with self._written:
             self._term = term
-            self._handed_over += 1  # the logs that wait here
+            self._handed_over += 1  # for the logs that wait here
             self._written.notify_all()
         self._wakeup.set()
         log.info("this server writes the archive %s (term %d)", self._bucket.url, term.term)
@@ -277,12 +277,12 @@ class SharedArchive(Archive):
         super()._take_single_logs(connection)
 
     def _forget_archived_logs(self, connection: sqlite3.Connection) -> None:
-        """Logs that were followed here, and are in the archive because the leader followed them, too."""
+        """Discard the logs waiting here that the leader has archived in the meantime."""
         with self._lock:
             waiting = list(self._single_logs)
         for one in waiting:
             if one.is_correction and self.is_leading:
-                continue  # it takes the place of the one that is there
+                continue  # it replaces the archived one
             place = one.pod_uid, one.container, one.number
             sql = "SELECT 1 FROM logs WHERE pod_uid = ? AND container = ? AND number = ?"
             if connection.execute(sql, place).fetchone() is not None:
@@ -303,7 +303,7 @@ class SharedArchive(Archive):
         return await asyncio.get_running_loop().run_in_executor(self._readers, question)
 
     def _list(self) -> Listing:
-        """Raises OSError, also where it is not the archive of this cluster any more."""
+        """List the bucket. Raises OSError, also when it is no longer marked as this cluster's archive."""
         names = self._bucket.names(segments.FOLDER)
         if self._cluster and (marked := segments.marked_clusters(names)) != {self._cluster}:
             others = ", ".join(sorted(marked - {self._cluster}))
@@ -314,7 +314,7 @@ class SharedArchive(Archive):
         return segments.parse_listing(names)
 
     def _read_segments(self, connection: sqlite3.Connection, listing: Listing) -> None:
-        """What others wrote, as far as it is not here."""
+        """Read and apply the segments of other servers that are not in the local copy yet."""
         own = self._term.stream if self._term else ""
         positions = segments.read_positions(connection)
         unread = segments.unread_segments(listing, positions, own)
@@ -329,7 +329,7 @@ class SharedArchive(Archive):
                 content = read()
             except MissingObject:
                 if name not in hidden:
-                    raise  # it was removed a moment ago: a snapshot has it
+                    raise  # it was removed just now: a snapshot covers it
                 is_lost = True
                 continue
             writes = segments.unpack_segment(name, content)
@@ -340,8 +340,8 @@ class SharedArchive(Archive):
             log.warning("segments of the archive %s are missing; what they told is lost", self._bucket.url)
 
     def _read_ahead(self, names: Sequence[SegmentName]) -> Iterator[tuple[SegmentName, Callable[[], bytes]]]:
-        """Each of these, and what waits for its content, which may be on its way: a server that starts has a thousand to read, one
-        request each, and a storage may take seconds for a request."""
+        """Each segment with a function that returns its content, reading `_READ_AHEAD` concurrently: at startup there may be a
+        thousand segments, one request each, and a request may take seconds."""
         if len(names) == 1:
             yield names[0], lambda: self._bucket.read(names[0].segment)
             return
@@ -355,7 +355,7 @@ class SharedArchive(Archive):
             yield name, future.result
 
     def _load_snapshot(self, connection: sqlite3.Connection, name: SegmentName) -> None:
-        """Have what a snapshot tells in place of what is here; questions meanwhile are answered from before."""
+        """Replace the local copy by a snapshot, in one transaction: concurrent queries see the old state."""
         self._check_space()
         with self._scratch_file() as path:
             with path.open("wb") as file:
@@ -386,14 +386,14 @@ class SharedArchive(Archive):
             log.warning("another server writes the archive %s now: this one stops", self._bucket.url)
             self._shall_lead = False
             raise _TermOver
-        self._read_segments(connection, listing)  # the last words of an earlier leader
+        self._read_segments(connection, listing)  # late segments of an earlier leader
         self._compact(connection, listing)
 
     def _compact(self, connection: sqlite3.Connection, listing: Listing) -> None:
-        """Make a snapshot when there is much to read; later remove what it covers."""
+        """Make a snapshot when there are many segments; after `_GRACE`, remove what it covers."""
         made = segments.read_snapshot_note(connection)
         if made is not None and (superseded := made.list_superseded(listing)):
-            if not 0 <= self._clock() - made.made_at < _GRACE:  # or another's clock is ahead
+            if not 0 <= self._clock() - made.made_at < _GRACE:  # also when its maker's clock was ahead
                 self._bucket.remove(superseded)
             return
         most = max(_MAX_SEGMENT_BYTES, max(listing.snapshots.values(), default=0))

@@ -1,7 +1,7 @@
-"""What an S3 storage says when it refuses, as one sentence: what, why, and what to do now.
+"""Turns the error answers of an S3 storage into one sentence: what, why, and what to do now.
 
-What fsspec raises does not say it: a storage that is asked too much shows as one that does not answer, since it is asked again until
-time is over, and one that redirects as a RecursionError. So `RefusalNotes` listens to the answers themselves.
+fsspec's exceptions do not tell: throttling shows as a timeout, because requests are retried until the time limit, and a redirect
+as a RecursionError. So `RefusalNotes` observes the answers themselves.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ ADVICE = {
     "SlowDown": _ASKED_TOO_MUCH,
     "TemporaryRedirect": _ANOTHER_REGION,
 }
-"""What to do about a code of S3."""
+"""Advice by S3 error code."""
 _ADVICE_OF_STATUS = {
     301: _ANOTHER_REGION,
     307: _ANOTHER_REGION,
@@ -45,20 +45,20 @@ _ADVICE_OF_STATUS = {
     502: _OWN_TROUBLE,
     503: _ASKED_TOO_MUCH,
 }
-"""… and about an answer that has none."""
+"""Advice by HTTP status, for answers without a known code."""
 _LONGEST_MESSAGE = 200
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """An answer that is no success. `status`: of HTTP, 0 where it is not known; `code`: S3's, or again the status."""
+    """An error answer. `status`: HTTP status, 0 = unknown; `code`: S3's error code, or the status again."""
 
     status: int
     code: str
     message: str
 
     def sentence(self) -> str:
-        """A hint to a user whose storage cannot be used; "" where nothing is known that helps."""
+        """The answer and what the user can do about it; "" when there is no advice."""
         advice = ADVICE.get(self.code) or _ADVICE_OF_STATUS.get(self.status, "")
         if not advice:
             return ""
@@ -69,7 +69,7 @@ class Refusal:
 
 
 def refusal_of(parsed: Any) -> Refusal | None:
-    """What botocore has made of an answer, its `response`; None where that tells of no error."""
+    """The refusal in an answer that botocore parsed (its `response`); None when it is no error."""
     error = parsed.get("Error") if isinstance(parsed, dict) else None
     if not isinstance(error, dict):
         return None
@@ -78,7 +78,7 @@ def refusal_of(parsed: Any) -> Refusal | None:
 
 
 def refusal_in(error: BaseException | None) -> Refusal | None:
-    """The answer behind an exception of fsspec, which botocore's stands behind."""
+    """The refusal in an exception of fsspec or in one of its causes (botocore's)."""
     while error is not None:
         if refusal := refusal_of(getattr(error, "response", None)):
             return refusal
@@ -87,17 +87,17 @@ def refusal_in(error: BaseException | None) -> Refusal | None:
 
 
 class RefusalNotes:
-    """The last answer that was none of success: `note` is called by botocore for each answer, on fsspec's thread."""
+    """Remembers the last error answer: botocore calls `note` for each answer, on fsspec's thread."""
 
     def __init__(self) -> None:
         self._last: tuple[float, Refusal] | None = None
 
     def note(self, response: Any = None, **_: Any) -> None:
-        """A handler of `needs-retry`: it decides nothing."""
+        """A handler of botocore's `needs-retry` event; it returns None, so it does not influence retries."""
         if response is not None and (refusal := refusal_of(response[1])):
             self._last = time.monotonic(), refusal
 
     def since(self, moment: float) -> Refusal | None:
-        """The last one, where it came after this moment of `time.monotonic`."""
+        """The last refusal, if it came after `moment` (`time.monotonic`)."""
         last = self._last
         return last[1] if last and last[0] >= moment else None

@@ -1,4 +1,4 @@
-"""Curves of a run, from the pieces of its log. A point stands at the position at which its program was when it printed it."""
+"""Curves of a run, from the pieces of its log. The x of a point is the program's position when it printed the value."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from rowlock.curves.lines import Progress, is_evaluation, read_piece
 
 MAX_POINTS = 20_000
-"""Points of a curve at most; beyond that every second point is dropped, again and again."""
+"""The most points of a curve; beyond that every second point is dropped, repeatedly."""
 MAX_CURVES = 64
-"""Curves of a run at most; further names are left out."""
+"""The most curves of a run; further metrics are ignored."""
 
 
 @dataclass(slots=True)
@@ -18,14 +18,14 @@ class Curve:
 
     axis: str
     is_evaluation: bool = False
-    """It is measured now and then, and not at every step."""
+    """It is a metric of an evaluation, which is not measured at every step."""
     points: list[tuple[float, float]] = field(default_factory=list)
     _stride: int = 1
     _seen: int = 0
     _last: float | None = None
 
     def add(self, x: float, value: float, *, is_redrawn: bool = False) -> None:
-        """`is_redrawn`: a bar says it, which may say it better at the same place, and shows the last evaluation until the next."""
+        """Add a point. `is_redrawn`: it is from a progress bar, which may update the value at the same x, and repeats old evaluations."""
         if is_redrawn and self.points and value == self.points[-1][1] and self.is_evaluation:
             return
         if is_redrawn and self._last == x:
@@ -42,22 +42,22 @@ class Curve:
             self._stride *= 2
 
     def cut(self, x: float) -> None:
-        """Remove the points at and after `x`: a later attempt does them again."""
+        """Remove the points at and after `x`: a later attempt repeats them."""
         self.points = [point for point in self.points if point[0] < x]
         self._last = None
 
 
 @dataclass(slots=True)
 class _Counter:
-    """A counter of one axis within an attempt, which may begin again in each epoch."""
+    """A counter of one axis within an attempt; it may restart in each epoch."""
 
     last: float = 0.0
     base: float = 0.0
     total: float | None = None
 
     def move(self, count: float, total: float | None) -> float:
-        """The position, counted through. A counter that says where it ends begins again when it falls, at that end; another one when it
-        falls below half, from its last value."""
+        """The cumulative position. A counter with a total has restarted when it falls, and then adds that total; one without has
+        restarted when it falls below half, and then adds its last value."""
         if self.total is not None and count < self.last:
             self.base += self.total
         elif self.total is None and count < self.last / 2:
@@ -67,22 +67,22 @@ class _Counter:
 
 
 class CurveReader:
-    """Takes the pieces of one attempt after another. `curves`: metric → curve, in the order in which they were printed."""
+    """Reads the pieces of one attempt after another. `curves`: metric → curve, in the order of first appearance."""
 
     def __init__(self) -> None:
         self.curves: dict[str, Curve] = {}
         self.begin_attempt()
 
     def begin_attempt(self) -> None:
-        """An attempt that goes on from a checkpoint takes the place of the points that it repeats."""
+        """Begin a new attempt; continuing from a checkpoint, it replaces the points that it repeats."""
         self._counters: dict[tuple[str, bool], _Counter] = {}
-        """By axis, those of bars (of one epoch, often) and of lines (of the whole run, often) apart."""
+        """By axis and whether a bar shows it: bars often count within an epoch, lines over the whole run."""
         self._place: tuple[str, float] | None = None
         self._main_bar: str | None = None
         self._shown: dict[str, dict[str, float]] = {}
 
     def push(self, piece: str) -> None:
-        """The next line, or the next state of one."""
+        """Read the next piece: a line, or the next state of a progress bar."""
         for found in read_piece(piece):
             if found.bar is not None:
                 self._push_bar(found)
@@ -92,8 +92,8 @@ class CurveReader:
                 self._add(*self._place, found.metrics)
 
     def _push_bar(self, found: Progress) -> None:
-        """A bar that is drawn again with the same figures has measured nothing since. The figures of a second bar (an evaluation) stand
-        where the first one is."""
+        """Add the figures of a bar, unless they are unchanged since it was last drawn. Those of a second bar (an evaluation) get the
+        position of the first."""
         bar = found.bar or ""
         is_news = bool(found.metrics) and found.metrics != self._shown.get(bar)
         if found.metrics:

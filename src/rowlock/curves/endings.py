@@ -1,4 +1,4 @@
-"""How a run's figures ended, from the end of its log: a loss that is no number any more, or that never changed."""
+"""How a run's figures ended, from the end of its log: a loss that became NaN or infinite, or that never changed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rowlock.curves.curves import Curve, CurveReader
 from rowlock.curves.lines import ENDS_OF_PIECES
 
 MIN_POINTS = 20
-"""Points of a loss from which on it is said that it never changed."""
+"""The fewest equal points for which a loss is reported as unchanged."""
 _LOSSES = ("loss", "perplexity", "ppl")
 
 
@@ -25,7 +25,7 @@ class Point:
 
 
 def read_text(text: str) -> dict[str, Curve]:
-    """Metric → curve, of a whole log or of its end."""
+    """Metric → curve, from the text of a log or of its end."""
     reader = CurveReader()
     for piece in ENDS_OF_PIECES.split(text):
         reader.push(piece)
@@ -33,7 +33,7 @@ def read_text(text: str) -> dict[str, Curve]:
 
 
 def not_finite_since(curves: Mapping[str, Curve]) -> Point | None:
-    """Where a loss became NaN or infinite and stayed so to the end; the earliest such point."""
+    """The earliest point at which a loss became NaN or infinite and stayed so to the end; None without one."""
     found = []
     for metric, curve in curves.items():
         bad = None
@@ -47,7 +47,7 @@ def not_finite_since(curves: Mapping[str, Curve]) -> Point | None:
 
 
 def unchanged_since(curves: Mapping[str, Curve]) -> Point | None:
-    """The first point of a training loss of at least `MIN_POINTS` equal points; None where one differs, and for 0."""
+    """The first point of a training loss that has at least `MIN_POINTS` points, all equal and finite, and not 0; else None."""
     for metric, curve in curves.items():
         values = {value for _, value in curve.points}
         if _is_loss(metric) and not curve.is_evaluation and len(curve.points) >= MIN_POINTS and len(values) == 1:
@@ -57,7 +57,7 @@ def unchanged_since(curves: Mapping[str, Curve]) -> Point | None:
 
 
 def last_place(curves: Mapping[str, Curve]) -> tuple[Point, float] | None:
-    """The last point of the training metric that came furthest, and how far the one before it was; None below three points."""
+    """The last point of the training metric that got furthest, and its distance from the point before; None below three points."""
     found = [(c.points[-1][0], metric) for metric, c in curves.items() if not c.is_evaluation and len(c.points) > 2]
     if not found:
         return None

@@ -1,4 +1,4 @@
-"""What one piece of a log says of a training's progress: how far it is, and its figures.
+"""Parses the training progress in one piece of a log: the position, and the metrics.
 
 A piece is a line, or one state of a line that a progress bar writes over. Read are `step=10 loss=0.31`, JSON lines, the dicts of the
 Hugging Face Trainer, `print("step", 10, "loss", loss)`, nanoGPT's `iter 10: loss 2.31`, `Epoch [3/10], Step [20/60], Loss: 0.5`,
@@ -17,13 +17,13 @@ from rowlock.objects import is_digits
 AXES = ("step", "global_step", "train_step", "iteration", "iter", "batch", "num_updates", "epoch", "steps", "update")
 """Names of positions; if a piece has several, the one that comes first in this list is the x axis."""
 ENDS_OF_PIECES = re.compile("[\n\r\b]+")
-"""A bar goes back with carriage returns, or with backspaces (Keras): what stood there was a state of its own."""
+"""A bar overwrites itself with carriage returns, or backspaces (Keras): each state is a piece of its own."""
 MAX_PIECE = 4096
-"""Characters of a piece that are parsed at most."""
+"""The most characters of a piece that are parsed."""
 _NUMBER = r"[-+]?(?:\d{1,3}(?:,\d{3}){1,6}(?![\d,])(?:\.\d{1,40})?|\d{1,40}\.?\d{0,40}(?:e[-+]?\d{1,4})?|\.\d{1,40}|nan|inf(?:inity)?)"
-"""`1,024` too: a thousand and twenty-four."""
+"""Also with thousands separators: `1,024`."""
 _OF_LIBRARY = r"(?:(?:tensor|array|Array|np\.float\d\d)\(\[?)?"
-"""`loss: tensor(0.31, grad_fn=…)`: what Python shows of a number that still belongs to torch, JAX or NumPy."""
+"""The start of the repr of a torch, JAX or NumPy number: `loss: tensor(0.31, grad_fn=…)`."""
 _NO_UNIT = r"(?![\w:]|\.\w)"
 _PHASES = r"(?:train(?:ing)?|val|valid|validation|eval|evaluation|test|dev|avg|average)"
 _NAME = rf"(?:{_PHASES} |[\w.-]{{1,40}}'s )?[A-Za-z_][\w./@-]{{0,63}}"
@@ -35,7 +35,7 @@ _WORDS = re.compile(
     rf"(?:(?:^|[,;|:]|\s-)\s{{0,3}}|(?<=\s))({_NAME})\s{{1,6}}{_OF_LIBRARY}({_NUMBER}){_NO_UNIT}(%)?(\s*(?:[,;|(]|-\s|$))?",
     re.IGNORECASE | re.ASCII,
 )
-"""`iter 10: loss 2.31, time 12ms`, `step 10 loss 2.31 acc 0.3`: a name and its number without a sign between them."""
+"""A name and its number separated only by blanks: `iter 10: loss 2.31, time 12ms`, `step 10 loss 2.31 acc 0.3`."""
 _COLUMN = re.compile(
     rf"\s{{0,40}}([A-Za-z][\w /.()-]{{0,60}}?)\s{{0,12}}:\s{{0,40}}({_NUMBER})\s{{0,40}}", re.IGNORECASE | re.ASCII
 )
@@ -67,43 +67,43 @@ _NOT_METRICS = frozenset(
     (*AXES, "rank", "local_rank", "world_size", "pid", "port", "seed", "total", "max_steps", "v_num", "it/s", "eta")
 )
 _PARTS_OF_HUNDRED = re.compile(r"acc|precision|recall|f1|iou|top-?\d|wer|cer", re.IGNORECASE)
-"""What is often told in per cent; of other names a per cent is how far something is."""
+"""Metrics that are often given in per cent; with other names, a per cent is a progress indicator."""
 _FIGURE = re.compile(
     r"(?:^|[\W_])(?:loss(?:es)?|acc|accuracy|ppl|perplexity|f1|auc|bleu|score|error|mse|mae|rmse|iou|reward|return|\w*norm|lr|learning.rate)"
     r"(?:$|[\W_\d])",
     re.IGNORECASE,
 )
-"""Names that are measurements though neither a sign nor a comma sets them off: `step 10 loss 2.31`, and not `epoch 2 evaluating 64 batches`."""
+"""Names that are metrics even without a sign or comma: `step 10 loss 2.31`, but not `epoch 2 evaluating 64 batches`."""
 _IN_WORDS = re.compile(r"\d|\b(?:nan|inf)", re.IGNORECASE)
 _REPEATS = "wandb: "
-"""The beginning of lines that tell at the end what a run has said before."""
+"""Prefix of lines that repeat at the end what a run has printed before."""
 _EVALUATES = re.compile(r"^\W{0,4}(val|valid|validation|eval|evaluation|test|dev)\b", re.IGNORECASE)
 _RESULT = re.compile(
     r"loss|acc|val|eval|test|ppl|perplexity|f1|auc|bleu|rouge|score|error|mse|mae|rmse|iou|reward", re.IGNORECASE
 )
-"""Names that a line without a position may have: other numbers in such lines (sizes, ports) are no measurements."""
+"""Names that count as metrics in a line without a position: other numbers there (sizes, ports) are not metrics."""
 
 
 def is_evaluation(name: str) -> bool:
-    """Whether a metric is one of an evaluation, by its name: `val_loss`, `test/acc`."""
+    """Whether a metric belongs to an evaluation, by its name: `val_loss`, `test/acc`."""
     return _EVALUATES.match(name.replace("_", " ")) is not None
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """One piece. `axis` is "" where it has no position: its figures belong to the position before it."""
+    """A parsed piece. `axis` is "" when it has no position: its metrics belong to the previous position."""
 
     axis: str
     count: float
     metrics: dict[str, float]
     total: float | None = None
-    """Counts until the counter begins again, or ends; None where it does not say."""
+    """The count at which the counter ends or restarts; None when unknown."""
     bar: str | None = None
-    """The description of the progress bar that says it, without numbers; None for a line."""
+    """The description of the progress bar, without numbers; None for a line."""
 
 
 def read_piece(text: str) -> Iterator[Progress]:
-    """What a piece says: of a progress bar, and of a line that was written behind it by another stream."""
+    """Parse a piece: a progress bar, a line, or a bar followed by a line that another stream wrote."""
     if "\x1b" in text:
         text = _MOVES.sub("", text)
     text = _TAG.sub("", text.strip()[:MAX_PIECE])
@@ -117,7 +117,7 @@ def read_piece(text: str) -> Iterator[Progress]:
 
 
 def _read_bar(text: str) -> tuple[Progress | None, str]:
-    """The bar at the beginning of the text, and what stands behind it; the whole text where there is none."""
+    """The bar at the beginning of the text, and the text after it; (None, text) when there is none."""
     if "[" in text and (bar := _TQDM.match(text)):
         return _bar(bar[1].rpartition(":")[0] or bar[1], (bar[2], bar[3]), bar[4]), text[bar.end() :]
     if "it [" in text and (bar := _TQDM_COUNT.match(text)):
@@ -137,7 +137,7 @@ def _bar(title: str, place: tuple[str, str], figures: str) -> Progress:
 
 
 def _metrics(text: str) -> dict[str, float]:
-    """Of names with a sign behind them. Between bars a column has one name, of several words."""
+    """Metrics of the form `name=number` or `name: number`. A column between `|` has one name, which may have several words."""
     columns = text.split("|") if text.count("|") > 1 else [text]
     pairs: dict[str, float] = {}
     for column in columns:
@@ -156,8 +156,8 @@ def _note(pairs: dict[str, float], name: str, number: str) -> None:
 
 
 def _metrics_in_words(text: str, *, are_results: bool) -> dict[str, float]:
-    """Of names with a blank behind them: any between commas and the like, else those that name a result. `are_results`: those alone, with
-    a decimal point, because the line has no position."""
+    """Metrics of the form `name number`: any that are set off by commas or the like, else only known figures. `are_results`: the line has
+    no position, so only known figures with a decimal point count."""
     pairs: dict[str, float] = {}
     for name, number, percent, end in _WORDS.findall(text):
         is_result = _FIGURE.search(name) is not None
@@ -172,7 +172,7 @@ def _metrics_in_words(text: str, *, are_results: bool) -> dict[str, float]:
 
 
 def _last_word(name: str) -> str:
-    """`Train Epoch` is an epoch."""
+    """The last word of a name in lower case: `Train Epoch` is an epoch."""
     return name.lower().rpartition(" ")[2]
 
 
@@ -199,7 +199,7 @@ def _read_line(text: str) -> Progress | None:
 
 
 def _positions(text: str) -> tuple[dict[str, float], dict[str, float]]:
-    """Axis → how far it is; axis → where its counter ends, as far as the line says."""
+    """Axis → position, and axis → total, as far as the line tells."""
     counts: dict[str, float] = {}
     totals: dict[str, float] = {}
     for name, number, _ in _PAIR.findall(text):

@@ -1,8 +1,8 @@
-"""Who keeps whom waiting: the verdict over ranks that were looked at twice, a moment apart.
+"""Which rank keeps the others waiting: the verdict on ranks that were observed at least twice, a moment apart.
 
-A distributed step ends for all or for none, so a job whose ranks wait for each other stands still as a whole, and the
-question is only who is not where the others are. The words claim what was seen: where each rank stood, how much it
-computed and for how long it has said nothing. When no stack could be had, that is said instead of guessed.
+A distributed step ends for all ranks or for none, so a job whose ranks wait for each other stands still as a whole, and the
+question is only which rank is not where the others are. Sentences claim only what was seen: where each rank was, how much it
+computed and for how long it has written nothing. When no stack could be read, the verdict says so instead of guessing.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from rowlock.diagnosis.rendezvous import MEETINGS, rendezvous_fault
 from rowlock.diagnosis.root_cause import format_duration, join_names
 
 MIN_SILENCE = 3.0
-"""Seconds without a line of any rank before anybody is said to keep others waiting: healthy ranks wait for each other in every step."""
+"""Seconds without output of any rank before a hang is reported: healthy ranks wait for each other in every step."""
 
 
 def judge_ranks(observations: Sequence[RankObservation]) -> Verdict:
@@ -30,7 +30,9 @@ def _judge_now(observations: Sequence[RankObservation]) -> Verdict:
     failed = [look for look in observations if look.is_failed]
     seen = [look for look in observations if look.stack is not None]
     if any(look.error for look in failed) or (failed and seen and all(look.is_at_rest for look in seen)):
-        return _failed_verdict(observations, failed)  # a log's last error may be handled: nobody else must be at work
+        return _failed_verdict(
+            observations, failed
+        )  # a logged error may be handled, so it counts only if all ranks rest
     if stopped := [look for look in observations if look.state == STOPPED]:
         return _stopped_verdict(observations, stopped)
     absent, running = [o for o in observations if o.is_absent], [o for o in observations if not o.is_absent]
@@ -44,7 +46,7 @@ def _judge_now(observations: Sequence[RankObservation]) -> Verdict:
 
 
 def _judge_stacks(observations: Sequence[RankObservation]) -> Verdict:
-    """The verdict over ranks that all have begun, none of them stopped or failed."""
+    """The verdict on ranks that have all begun, none of them stopped or failed."""
     with_stack = [look for look in observations if look.stack is not None]
     if not with_stack:
         no_stack_reason = next((look.blind for look in observations if look.blind), "no rank has a Python process")
@@ -67,7 +69,7 @@ def _judge_stacks(observations: Sequence[RankObservation]) -> Verdict:
 
 
 def _evidence_sentence(verdict: Verdict, observations: Sequence[RankObservation]) -> str:
-    """On how many looks a hang rests, and what was not seen; "" where that is not known or not needed."""
+    """On how many observations a hang verdict is based, as a sentence; "" when unknown or not needed."""
     seen = [look for look in observations if look.looks]
     if not seen or verdict.kind not in ("behind", "ended", "mismatch", "stuck", "still"):
         return ""
@@ -78,7 +80,7 @@ def _evidence_sentence(verdict: Verdict, observations: Sequence[RankObservation]
 
 
 def _absent_verdict(absent: Sequence[RankObservation], running: Sequence[RankObservation]) -> Verdict:
-    """Some ranks have not begun, or have ended well: whether the others wait for them."""
+    """The verdict when some ranks have not begun, or have ended with exit code 0: whether the others wait for them."""
     not_begun = [look for look in absent if look.program]
     what = join_names([_absence_text(look) for look in absent], 3)
     waiting = [look for look in running if look.is_at_rest]
@@ -90,7 +92,7 @@ def _absent_verdict(absent: Sequence[RankObservation], running: Sequence[RankObs
     silent = format_duration(min(look.silent for look in waiting))
     where = f"{who} {verb} in {_common_wait(waiting)}" if waiting[0].awaited_collective else _still_text(waiting)
     if not not_begun and not any(look.awaited_collective for look in waiting):
-        names = ()  # for whom they wait is not seen: it may be something else
+        names = ()  # no collective was seen, so they may wait for something else
     return Verdict("absent" if not_begun else "ended", f"{what}; {where}, silent for {silent}.", names)
 
 
@@ -108,19 +110,19 @@ def _still_text(looks: Sequence[RankObservation]) -> str:
 
 
 def _polls_itself(look: RankObservation) -> bool:
-    """Whether its main thread does, not one of a library beside it."""
+    """Whether its main thread polls, as opposed to a library's thread."""
     return look.polls and not look.main_is_asleep
 
 
 def _still_verdict(looks: Sequence[RankObservation]) -> Verdict:
-    """Nobody moves, and no call is known as a wait. The rank that has not come to where the others meet, that sleeps, or that stands elsewhere
-    than all others, is named."""
+    """The verdict when no rank moves and no call is a known collective. It names the ranks that are outside the library where the others
+    meet, else those that sleep, else those at a different place."""
     places = Counter(_place_of(look) for look in looks)
     (common, count), *_ = places.most_common(1)
     sleeping = [look for look in looks if look.sleeps] or [look for look in looks if not _polls_itself(look)]
     elsewhere = [look for look in looks if _place_of(look) != common]
     apart = [look for look in looks if look.stack is not None and not look.stack.is_in_group_call]
-    if 0 < len(apart) < len(looks):  # the others wait where ranks meet, though in no call that is known by name
+    if 0 < len(apart) < len(looks):  # the others are in a library where ranks meet, though in no known collective
         culprits = apart
     elif 0 < len(sleeping) < len(looks):
         culprits = sleeping
@@ -135,12 +137,12 @@ def _still_verdict(looks: Sequence[RankObservation]) -> Verdict:
 
 
 def judge_after(observations: Sequence[RankObservation], seconds: float) -> Verdict:
-    """The same verdict, told so long afterwards: nobody has moved, and nobody has written a line."""
+    """The verdict on the same observations `seconds` later, given that no rank has moved or written since."""
     return judge_ranks([replace(look, silent=look.silent + seconds) for look in observations])
 
 
 def keeps_standing(held: Sequence[RankObservation], seconds: float, observations: Sequence[RankObservation]) -> bool:
-    """Whether ranks that were found hanging so long ago still do, even if one is at another line now, because it polls in a loop.
+    """Whether ranks that were found hanging `seconds` ago still hang, even if one that polls in a loop is at another line now.
     A rank that has written a line, moved data or computed since then does not hang."""
     is_same = {(look.rank, look.pid) for look in held} == {(look.rank, look.pid) for look in observations}
     return is_same and all(
@@ -150,7 +152,7 @@ def keeps_standing(held: Sequence[RankObservation], seconds: float, observations
 
 
 def _restart_sentence(observations: Sequence[RankObservation]) -> str:
-    """That torchrun has started ranks again, and what failed before it did; "" where it has not."""
+    """A sentence about torchrun's restarts and the error before the last one; "" when there were none."""
     count = max((look.restarts for look in observations), default=0)
     if not count:
         return ""
@@ -166,7 +168,7 @@ def _restart_sentence(observations: Sequence[RankObservation]) -> str:
 
 
 def _failed_verdict(observations: Sequence[RankObservation], failed: Sequence[RankObservation]) -> Verdict:
-    """What failed first is the cause; the others wait for it, or fail later."""
+    """The verdict when ranks have failed without ending: the first failure is the cause."""
     first = min(failed, key=lambda look: (look.own_error.at if look.own_error else 0.0) or float("inf"))
     text = f"{first.rank} (pod {first.pod}, node {first.node}) has failed and does not end: {first.own_error}"
     if first.stack is not None:
@@ -209,7 +211,7 @@ def _behind_verdict(waiting: Sequence[RankObservation], not_waiting: Sequence[Ra
 
 
 def _all_waiting_verdict(waiting: Sequence[RankObservation]) -> Verdict:
-    """All wait: for each other."""
+    """The verdict when all ranks wait: for each other."""
     calls = Counter(look.awaited_collective for look in waiting)
     if len(calls) > 1:
         (common_call, _), *_ = calls.most_common(1)
@@ -236,7 +238,7 @@ def _all_waiting_verdict(waiting: Sequence[RankObservation]) -> Verdict:
 
 
 def _meeting_verdict(waiting: Sequence[RankObservation], silent: float) -> Verdict:
-    """All are still waiting for each other to come: no message can have been lost."""
+    """The verdict when all ranks are still in the rendezvous: no message can have been lost yet."""
     told = {look.world_size for look in waiting}
     expected = told.pop() if len(told) == 1 else 0
     reason, culprits = rendezvous_fault([(look.rank, look.pod, look.rendezvous) for look in waiting], expected)
@@ -269,7 +271,7 @@ def _activity_text(look: RankObservation) -> str:
 
 
 def _logged_text(look: RankObservation) -> str:
-    """That its log ends with an error, which may be why it does not come."""
+    """A clause about the error at the end of its log, which may be why it does not arrive; "" without one."""
     if look.logged is None or look.logged.secondary or look.is_failed:
         return ""
     return f", after its log had ended with {look.logged}"
@@ -278,20 +280,20 @@ def _logged_text(look: RankObservation) -> str:
 def _place_of(look: RankObservation) -> str:
     if look.stack is None:
         return "an unknown place"
-    if look.stack.worker is not None:  # the main thread waits for another one, which tells more
+    if look.stack.worker is not None:  # the main thread waits for another thread, whose place tells more
         where = _place_of(replace(look, stack=look.stack.worker))
         main = _place_of(replace(look, stack=replace(look.stack, worker=None)))
         return where if look.awaited_collective else f"{main}, its thread at {where}"
     library_call = look.stack.library_call
     if (
         not library_call or look.awaited_collective or library_call == look.stack.place
-    ):  # the same: nothing but a library's
+    ):  # both are the same when there is no frame of the user's code
         return look.stack.place
     return f"{look.stack.place} in {library_call}"
 
 
 def _common_wait(waiting: Sequence[RankObservation]) -> str:
-    """The call that most wait in, and where."""
+    """The call in which most of these ranks wait, and its place."""
     (collective, place), _ = Counter((look.awaited_collective, _place_of(look)) for look in waiting).most_common(1)[0]
     call = "the backward pass (where gradients are averaged)" if collective == "backward" else collective
     return f"{call} at {place}"

@@ -1,4 +1,4 @@
-"""What a user can do about an error that says it in words of its own only: half a sentence behind the error."""
+"""Hints for errors whose own text does not tell the user what to do: a clause that follows the error."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _HINTS = (
         "the only process of a job has no local rank: `rowlock run --nproc-per-node 1` gives it one",
     ),
 )
-"""What an error says (`kind: text`) → the hint. torch, NCCL and JAX, CPython's `multiprocessing` and `pdb`."""
+"""Pattern for an error (`kind: text`) and its hint: torch, NCCL and JAX, CPython's `multiprocessing` and `pdb`."""
 
 
 def error_hint(kind: str, text: str = "") -> str:

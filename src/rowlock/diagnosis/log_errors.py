@@ -1,8 +1,8 @@
 """Finds in a rank's log the first error that is a cause and not the consequence of another rank's failure.
 
-When one rank fails, its peers soon report broken connections. Those are *secondary*: true, but not why. What is looked
-for, in this order: the program's own uncaught error, the words of a program that dies below Python, the launcher's
-summary of its children, and what a library said last. Lines begin with the log's time stamp.
+When one rank fails, its peers soon report broken connections. Those are *secondary*: true, but not the cause. The search
+order is: the program's own uncaught error, the message of a program that dies below Python, the launcher's
+summary of its children, and the last error of a library. Lines begin with the log's time stamp.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from rowlock.diagnosis.native_errors import find_native_error, last_library_erro
 from rowlock.diagnosis.tracebacks import LoggedError, Traceback, find_uncaught
 
 SEEN_BY_TORCHRUN = "as torchrun saw it"
-"""The text of a trouble that its launcher tells of a rank that said nothing itself."""
+"""The text of an error that torchrun reports about a rank that logged none itself."""
 _OWN_SIGNALS = (signals.SIGABRT, signals.SIGSEGV, signals.SIGBUS, signals.SIGFPE, signals.SIGILL)
-"""Those by which a program ends itself."""
+"""Signals that a program's own fault raises."""
 _CHILD_RANK = re.compile(r"\s*rank\s*: (\d+) \(local_rank: \d+\)")
 _CHILD_EXIT_CODE = re.compile(r"\s*exitcode\s*: (-?\d+)")
 _LAST_WORDS = 10
-"""Lines that a program may still write when it ends after an error that it printed itself (`training failed`)."""
+"""Lines that a program may still write between a fatal error that it printed itself and its end (`training failed`)."""
 _LAST_WORDS_TIME = 2.0
-"""Seconds within which it writes them; a line that comes later shows that it went on."""
+"""Seconds within which it writes them; a later line shows that the program went on."""
 
 
 def find_error(log: str, signal: int = 0) -> LoggedError | None:
@@ -52,8 +52,8 @@ def find_error(log: str, signal: int = 0) -> LoggedError | None:
 
 
 def _went_on(lines: Sequence[LogLine], found: Traceback, signal: int) -> bool:
-    """Whether the program handled this error: it said more than last words. torch prefixes only what nobody handled. A program that was told
-    to end (SIGTERM) did not end of an error after which it had said anything at all."""
+    """Whether the program handled this error: it wrote more than last words after it. torch prefixes only unhandled errors. For a program
+    that got SIGTERM, any later line shows that the error did not end it."""
     if found.prefix:
         return False
     later = [at for at, text in lines[found.end :] if is_program_line(text) and not text.startswith("[rank")]
@@ -62,12 +62,12 @@ def _went_on(lines: Sequence[LogLine], found: Traceback, signal: int) -> bool:
 
 
 def _without_tracebacks(lines: Sequence[LogLine]) -> Sequence[LogLine]:
-    """The lines after the last traceback: what stands before it, the program went on after."""
+    """The lines after the last traceback: the program went on after everything before it."""
     return lines[max((found.end for found in find_uncaught(lines)), default=0) :]
 
 
 def _find_child_error(lines: Sequence[tuple[float, str]]) -> LoggedError | None:
-    """torchrun's word on which of its children failed first, when the child itself left none."""
+    """The child that failed first according to torchrun's summary; None when the log has no summary."""
     first = next((n for n, (_, text) in enumerate(lines) if "Root Cause (first observed failure)" in text), None)
     if first is None:
         return None
@@ -81,7 +81,7 @@ def _find_child_error(lines: Sequence[tuple[float, str]]) -> LoggedError | None:
 
 
 def _exit_text(code: int) -> str:
-    """An exit code as `multiprocessing` has it: below 0 is a signal."""
+    """An exit code in words; negative codes are signals, as in `multiprocessing`."""
     if code >= 0:
         return f"ended with exit code {code}"
     signal_numbers = {s.value for s in signals.Signals}

@@ -1,4 +1,4 @@
-"""The lines of a rank's log: when each was written, and whether the program itself wrote it or a library on its own account.
+"""The lines of a rank's log: when each was written, and whether the program itself or a library's logger wrote it.
 
 Libraries log in forms of their own: glog and absl (`E0000 00:00:1795914918.68 14379 cuda_platform.cc:52] …`), torch
 (`[W1121 20:00:03.1 ProcessGroupNCCL.cpp:1250] …`), TensorFlow (`2026-11-29 05:41:16.12: W external/…`), NCCL
@@ -28,13 +28,13 @@ _NOISE = re.compile(
     r"wandb: |WARNING: All log messages before absl::|\S+:\d+: \w*Warning: |\s+warnings?\.warn|"
     r"Set the environment variable HYDRA_FULL_ERROR|To enable the following instructions|\[Gloo\] "
 )
-"""What libraries print beside errors: it neither explains an end nor shows that the program went on."""
+"""Library output other than errors: it neither explains an end nor shows that the program went on."""
 _IGNORED = re.compile(rf"{RANK_PREFIX}(?:Exception ignored (?:in|while|on)\b|--- Logging error ---$)")
 _IGNORED_BODY = re.compile(
     rf"{RANK_PREFIX}(?:\s|$|Traceback \(most recent call last\):$|Call stack:$|Message: |Arguments: )"
 )
-"""What Python prints of an error that it does not raise (in `__del__`, at exit, in a thread's end, in a logging handler): where it begins, and
-its lines but for the exception's own."""
+"""Errors that Python prints without raising them (in `__del__`, at exit, at a thread's end, in a logging handler): the first line, and
+the lines after it except the exception's own."""
 _WORD = re.compile(r"\w")
 _HEADER = re.compile(r"Traceback \(most recent call last\):$")
 _CHAIN = re.compile(r"During handling of the above exception|The above exception was the direct cause")
@@ -45,7 +45,7 @@ _LAUNCHER_LINE = re.compile(
 
 
 def split_lines(log: str) -> list[LogLine]:
-    """The lines of a log, each with its time stamp taken off, without the errors that Python itself ignores: no program ends because of them."""
+    """The lines of a log with their time stamps parsed, without errors that Python only prints: no program ends because of them."""
     lines = [_split_timestamp(line) for line in log.splitlines()]
     kept, number = list[LogLine](), 0
     while number < len(lines):
@@ -58,7 +58,7 @@ def split_lines(log: str) -> list[LogLine]:
 
 
 def _end_of_ignored(lines: Sequence[LogLine], number: int) -> int:
-    """The first line after such an error, whose first line stands before `number`: one exception, or a chain of them."""
+    """The index of the first line after an ignored error (one exception or a chain) whose first line is just before `number`."""
     has_exception = False
     while number < len(lines):
         text = lines[number][1]
@@ -76,7 +76,7 @@ def _end_of_ignored(lines: Sequence[LogLine], number: int) -> int:
 
 
 def library_level(text: str) -> str:
-    """`I`, `W`, `E` or `F` of a line that a library logged; "" of any other line."""
+    """The level (`I`, `W`, `E` or `F`) of a line that a library logged; "" for any other line."""
     found = _LIBRARY_LINE.match(text)
     if found is None:
         return ""
@@ -84,14 +84,14 @@ def library_level(text: str) -> str:
 
 
 def is_program_line(text: str) -> bool:
-    """Whether the program said this: not blank, not a library's, not a launcher's."""
+    """Whether the program wrote this line: it is not blank, and not a library's or launcher's."""
     return _WORD.search(text) is not None and not (
         library_level(text) or _NOISE.match(text) or _LAUNCHER_LINE.search(text)
     )
 
 
 def is_launcher_line(text: str) -> bool:
-    """Whether a launcher (torchrun, mpirun) speaks of the ranks that it started."""
+    """Whether a launcher (torchrun, mpirun) wrote this line about the ranks that it started."""
     return _LAUNCHER_LINE.search(text) is not None
 
 
@@ -101,7 +101,7 @@ def has_launcher(lines: Sequence[LogLine]) -> bool:
 
 
 def last_line(log: str) -> str:
-    """What a program said last: blank lines aside, and libraries' notes where there is anything else."""
+    """The last line of the program or a library's error; if there is neither, the last line that is not blank."""
     texts = [text.strip() for _, text in split_lines(log) if text.strip()]
     words = (text for text in reversed(texts) if library_level(text) in ("E", "F") or is_program_line(text))
     return shorten(next(words, texts[-1] if texts else ""))
@@ -113,7 +113,7 @@ def _split_timestamp(line: str) -> LogLine:
     if _STAMP.fullmatch(stamp):
         try:
             return seconds(stamp[:19] + "Z") + float("0" + stamp[19:-1]), text
-        except ValueError:  # the program's own words: a 13th month
+        except ValueError:  # not a time stamp, e.g. month 13
             return 0.0, line
     return 0.0, line
 

@@ -1,4 +1,4 @@
-"""What mpirun and MPI's library leave in a launcher's log when a rank ends: Open MPI 4 and 5 (PRRTE) say which rank was the first.
+"""Messages of mpirun and the MPI library in a launcher's log when a rank ends: Open MPI 4 and 5 (PRRTE) name the first rank.
 
 prterun noticed that process rank 1 with PID 23 on node j-worker-1 exited on signal 9 (Killed).
 Process name: [prterun-j-launcher-2@1,1]
@@ -17,7 +17,7 @@ from rowlock.diagnosis.log_lines import LogLine, shorten
 from rowlock.diagnosis.tracebacks import SECONDARY_ERROR, LoggedError
 
 SEEN_BY_MPIRUN = "as mpirun saw it"
-"""The text of a trouble that mpirun tells of a rank that said nothing itself."""
+"""The text of an error that mpirun reports about a rank that logged none itself."""
 _SIGNALLED = re.compile(
     r"(?:mpirun|mpiexec|prterun|prun) noticed that process rank (\d{1,7}) .{0,300}exited on signal (\d{1,2})\b"
 )
@@ -29,14 +29,14 @@ _ERROR_CLASS = re.compile(r"(?:\[\S+\] )?\*\*\* (MPI_ERR_\w+): (.+)")
 
 
 def first_mpi_rank(lines: Sequence[LogLine]) -> int | None:
-    """The rank that mpirun saw end first, in whichever way; None where it says nothing."""
+    """The rank that ended first according to mpirun; None when it names none."""
     found = (each.search(text) for _, text in lines for each in (_SIGNALLED, _ABORTED, _PROCESS_NAME))
     first = next((match for match in found if match), None)
     return int(first[1]) if first is not None else None
 
 
 def find_mpi_error(lines: Sequence[LogLine]) -> LoggedError | None:
-    """What ended the first rank, in MPI's or mpirun's words; None where they say nothing."""
+    """What ended the first rank according to MPI or mpirun; None when they report nothing."""
     rank = first_mpi_rank(lines)
     for at, text in lines:
         if signalled := _SIGNALLED.search(text):

@@ -1,6 +1,6 @@
-"""What programs leave in a log when they die below Python or are not Python: C and C++, Go, Rust, Java, JavaScript, R, Julia.
+"""Errors in logs of programs that die below Python or are not Python: C and C++, Go, Rust, Java, JavaScript, R, Julia.
 
-A line counts only where nothing of the program follows it but the stack that belongs to it: else the program went on.
+A line counts only when the program wrote nothing after it but its stack: otherwise the program went on.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ _NATIVE_ERROR = re.compile(
     r"\w*(?:Error|Exception): "
 )
 _NEEDS_STACK = re.compile(r"\w*(?:Error|Exception): |panic: |fatal error: |Error in |Error: ")
-"""Words that programs also use for what they go on after: they count where a stack or the language's last word follows."""
+"""Messages that programs also print for errors that they handle: they count only if a stack or a final message of the language follows."""
 _LAST_WORD = re.compile(
     r"terminate called|Fatal Python error: |\*\*\* stack smashing detected|free\(\): |malloc\(\): |munmap_chunk\(\)|.*: Assertion .* failed\.$"
 )
-"""After these the process that wrote them does no more than to die, whatever it prints of the place."""
+"""Messages after which the process only dies, whatever it prints about the place."""
 _STACK_LINE = re.compile(r"\s+at \S|goroutine \d+ \[|Execution halted|Calls: ")
 _TRAILER = re.compile(
     r"\s|goroutine \d|[\w./*()\[\]{}-]+\(.*\)$|created by |exit status \d|\[signal |Caused by: |Node\.js v|Current thread |Thread 0x|"
     r"Extension modules: |.*Aborted|.*core dumped|.*Segmentation fault|Execution halted|Calls: |In addition: |note: |stack backtrace:|\*\*\* |"
     r"Fatal Python error: |Stacktrace:|<no Python frame>|terminate "
 )
-"""Lines that belong to the error before them."""
+"""Lines that belong to the error above them."""
 _MAX_CALLS = 100
 _JAVA_ERROR = re.compile(r"Exception in thread \"[^\"]*\" ([\w.$]+)(?:: (.*))?$")
 _JAVA_CAUSE = re.compile(r"Caused by: ([\w.$]+)(?:: (.*))?$")
@@ -39,14 +39,14 @@ _PLACES = (
     (re.compile(r"\s+(?:\S*/)?([^/\s]+\.go:\d+)"), 1, None),
     (re.compile(r"thread '.*' panicked at (?:\S*/)?([^/\s]+:\d+)"), 1, None),
 )
-"""Lines of stacks, and which of their groups are the file with its line and the function."""
+"""Patterns of stack lines, each with the group numbers of `file:line` and of the function."""
 _FAULT_FRAME = re.compile(r'\s+File "(?P<path>[^"]+)", line (?P<line>\d+) in (?P<function>.+)')
-"""What Python's faulthandler writes of a call, the innermost first."""
+"""A call in the output of Python's faulthandler, innermost first."""
 
 
 def find_native_error(lines: Sequence[LogLine], died: bool = False) -> LoggedError | None:
-    """The last of them, where the program did not go on after it; None without one. After a library's fatal line no program goes on, nor
-    after a last word of a program that `died` of a signal of its own making."""
+    """The last native error after which the program did not go on; None without one. No program goes on after a library's fatal line, nor
+    after a `_LAST_WORD` message if it `died` of a signal that it caused itself."""
     fatal = next(((at, line) for at, line in reversed(lines) if library_level(line) == "F"), None)
     if fatal is not None:
         return _read_library_line(*fatal)
@@ -72,7 +72,7 @@ def find_native_error(lines: Sequence[LogLine], died: bool = False) -> LoggedErr
 
 
 def last_library_error(lines: Sequence[LogLine]) -> LoggedError | None:
-    """A library's word on a lost peer, where it is the last that was said."""
+    """A library's error about a lost peer, if the program wrote nothing after it."""
     for at, line in reversed(lines):
         if library_level(line) == "E" and (error := _read_library_line(at, line)).secondary:
             return error
@@ -82,7 +82,7 @@ def last_library_error(lines: Sequence[LogLine]) -> LoggedError | None:
 
 
 def _is_message(lines: Sequence[LogLine], number: int) -> bool:
-    """Whether it is the message that Rust prints below the place, or the rest of a message of many lines with a stack below."""
+    """Whether the line is the message that Rust prints below the place of a panic."""
     above = lines[number - 1][1] if number else ""
     return "panicked at" in above
 
@@ -112,7 +112,7 @@ def _java_text(found: re.Match[str]) -> str:
 
 
 def _place(stack: Sequence[str]) -> str:
-    """The innermost place in a stack; in Python's of a fatal error, the innermost of the program's own code in the thread that died."""
+    """The innermost place in a stack; for a fatal Python error, the innermost of the user's code in the thread that died."""
     current = next((n for n, line in enumerate(stack) if line.startswith("Current thread ")), len(stack))
     calls = list(map(_FAULT_FRAME.match, stack[current + 1 : current + 1 + _MAX_CALLS]))
     if frames := [call for call in calls[: calls.index(None) if None in calls else None] if call]:

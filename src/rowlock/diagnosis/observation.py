@@ -1,4 +1,4 @@
-"""What is seen of a rank, and what may be said of one: a `RankObservation` of each, and a `Verdict` on all."""
+"""What was observed of ranks, and what follows: a `RankObservation` of each, and a `Verdict` on all."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from rowlock.diagnosis.stacks import NO_CALL, Stack
 from rowlock.diagnosis.tracebacks import LoggedError
 
 STOPPED = "T"
-"""The state of a process that was stopped by a signal, as in /proc."""
+"""The state letter in /proc of a process that was stopped by a signal."""
 IDLE, BUSY, _WOKEN, _HALF = 0.1, 0.9, 0.01, 0.5
 """In CPUs: 1.0 is one CPU fully used."""
 _QUIET = 1024.0
-"""Bytes a second, read and written: keep-alives and heartbeats of a rank that makes no progress are fewer."""
+"""Bytes per second, read and written: keep-alives and heartbeats of a rank without progress stay below."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,48 +34,48 @@ class RankObservation:
     blind: str = ""
     """Why there is no stack."""
     reach: str = ""
-    """What stands before a command that is to reach its process, as `kubectl exec … -- `; "" on this machine."""
+    """Prefix for a command that must reach its process, such as `kubectl exec … -- `; "" on this machine."""
     error: LoggedError | None = None
-    """What it wrote into torch's error file: it has failed, and should have ended."""
+    """The error in its torch error file: it has failed, and should have ended."""
     logged: LoggedError | None = None
-    """The error with which its log ends: it may have handled it, and may go on after it."""
+    """The error at the end of its log, which it may have handled."""
     restarts: int = 0
-    """How often torchrun has started it again in the same container."""
+    """How often torchrun has restarted it in the same container."""
     earlier_error: LoggedError | None = None
-    """Why the last time; `rank` of it is the local rank that failed, in the same pod."""
+    """The error before the last restart; its `rank` is the local rank that failed, in the same pod."""
     transferred: float = 0.0
-    """Bytes a second that it read and wrote, to files and peers."""
+    """Bytes per second that it read and wrote, to files and peers."""
     helpers: float = 0.0
-    """Of `cpu`, what the processes below it used: a compiler, data loaders."""
+    """Of `cpu`, the CPUs that its descendants used: a compiler, data loaders."""
     queued: float = 0.0
-    """In CPUs: what its threads would have used, had the machine not been busy with others."""
+    """CPUs that its threads and descendants would also have used on an idle machine."""
     helpers_queued: float = 0.0
-    """Of `queued`, what the processes below it would have used."""
+    """Of `queued`, the CPUs of its descendants."""
     sleeps: bool = False
-    """Its main thread lies in one sleep of the kernel's timer and was not woken between the looks."""
+    """Its main thread was in one uninterrupted timer sleep during all observations."""
     polls: bool = False
-    """It does nothing but ask the kernel again and again: so Open MPI waits."""
+    """It only polls the kernel, as Open MPI does while it waits."""
     main_is_asleep: bool = False
     """Its main thread used no CPU: if it polls, another thread does."""
     program: str = ""
-    """Of a rank that has not begun: what its pod runs instead of Python."""
+    """For a rank that has not begun: the command that its pod runs before Python."""
     has_ended: bool = False
     """Its program has ended with exit code 0."""
     world_size: int = 0
-    """How many ranks it was told at its start that there are; 0 = not known."""
+    """WORLD_SIZE in its environment at its start; 0 = unknown."""
     rendezvous: Rendezvous | None = None
-    """What it waits for, where it waits for ranks to come."""
+    """What it waits for, if it is in a rendezvous."""
     looks: int = 0
-    """How often it was looked at; 0 = not known."""
+    """How often its stack was read; 0 = unknown."""
     watched: float = 0.0
-    """Seconds from the first look to the last."""
+    """Seconds from the first observation to the last."""
 
     @property
     def is_at_work(self) -> bool:
-        """Whether it does anything, wherever its stack is: it talks, its helpers compute, or it would compute if it had a CPU."""
+        """Whether it works, wherever its stack is: it transfers data, its helpers compute, or it would compute if it had a CPU."""
         talks = (
             self.transferred > _QUIET and self.awaited_collective not in MEETINGS
-        )  # torch's store asks itself who came
+        )  # in a rendezvous, torch's store causes traffic of its own
         helpers_work = self.helpers > IDLE or self.helpers + self.helpers_queued > _HALF
         return talks or helpers_work or (self.is_starved and not self.polls)
 
@@ -86,17 +86,17 @@ class RankObservation:
 
     @property
     def is_at_rest(self) -> bool:
-        """Whether it stands still and computes nothing, nor would if it had a CPU."""
+        """Whether it stands still and does not compute, or only polls."""
         return self.is_standing_still and (self.is_idle or self.polls)
 
     @property
     def is_starved(self) -> bool:
-        """Whether it would compute, had it a CPU; a rank that waits is woken now and then, and queues a little on a busy machine, too."""
+        """Whether it would compute if it had a CPU. The limits allow for waiting ranks, which also wake up and queue a little."""
         return self.cpu > _WOKEN and self.cpu + self.queued > _HALF
 
     @property
     def is_in_doubt(self) -> bool:
-        """Whether it got so little of the CPUs that a longer look may show that it polls."""
+        """Whether it got so little CPU that only a longer observation can show whether it polls."""
         has_moved = self.transferred > _QUIET or (self.stack is not None and self.moved)
         return self.is_starved and not self.polls and self.cpu < _HALF and not has_moved
 
@@ -106,28 +106,28 @@ class RankObservation:
 
     @property
     def is_absent(self) -> bool:
-        """Whether the others may wait for it though it has no Python process: it has not begun, or has ended."""
+        """Whether it has no Python process that could be observed: it has not begun, or has ended. The others may wait for it."""
         return bool(self.program) or self.has_ended
 
     @property
     def is_failed(self) -> bool:
-        """Whether it has failed by itself and is not over: a program that goes on after its error has handled it."""
+        """Whether it has failed by itself without ending: a program that goes on after its error has handled it."""
         is_idle = self.is_standing_still or (self.stack is None and (self.is_idle or self.polls))
         return self.own_error is not None and not self.own_error.secondary and is_idle
 
     @property
     def own_error(self) -> LoggedError | None:
-        """With which it has ended, as far as it ends: what it wrote into torch's error file, or logged before its main program was over."""
+        """The error that ended its program: the one in torch's error file, or the logged one if its main program is over."""
         is_over = self.stack.is_over if self.stack is not None else self.blind == NO_CALL
         return self.error or (self.logged if is_over else None)
 
     @property
     def awaited_collective(self) -> str:
-        """The collective in which it waits for others; "" when it waits for nobody."""
+        """The collective in which it waits for other ranks; "" when it does not."""
         return "" if self.stack is None or self.state == STOPPED else self.stack.awaited_collective
 
     def to_dict(self) -> dict[str, Any]:
-        """As one of `ranks` of a diagnosis."""
+        """The JSON object of this rank in the `ranks` of a diagnosis."""
         return {
             "rank": self.rank, "pod": self.pod, "node": self.node, "pid": self.pid, "state": self.state,
             "cpu": round(self.cpu, 2), "silent": round(self.silent, 1), "waits": self.awaited_collective, "moved": self.moved,

@@ -1,6 +1,6 @@
-"""What is said of a job beside its failures: it goes on, or has completed, and still something is wrong with its result.
+"""Remarks on a job that has not failed: it runs, or has completed, but something is wrong with its result.
 
-A remark is a clause that can stand behind "It completed, but"; it claims what was seen.
+A remark is a clause that can follow "It completed, but"; it claims only what was seen.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ EVENT_REASONS = {
     ALONE: "RanksNeverMet", NOT_FINITE: "LossNotFinite", UNCHANGED: "LossUnchanged", LENGTHS: "RanksDiffer",
     KILLED_HELPERS: "OOMKilling",
 }  # fmt: skip
-"""Kind → the reason of the Event that tells it."""
+"""Kind → the reason of its Event."""
 _WORLD_OF_ONE = re.compile(
     r"\brank[ =:]{1,2}0 ?(?:of|/) ?1\b|\bworld[_ ]?size\W{1,4}1\b|\bMEMBER: 1/1\b|\bnum_processes\W{1,4}1\b",
     re.IGNORECASE,
@@ -30,13 +30,13 @@ _SIZE_VARIABLES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MPI_LOCALNRANKS")
 
 @dataclass(frozen=True, slots=True)
 class Remark:
-    """`sentence` has neither a capital at its begin nor a full stop at its end. `at`: when it was found, seconds since the epoch."""
+    """`sentence` is a clause, without initial capital and full stop. `at`: when it was found, in seconds since the epoch."""
 
     kind: str
     sentence: str
     at: float = 0.0
     rank: str = ""
-    """Whose it is; "" = of all."""
+    """The rank that it is about; "" = all ranks."""
 
     @property
     def event_message(self) -> str:
@@ -52,12 +52,12 @@ def remark_from_dict(fields: dict[str, Any]) -> Remark:
 
 
 def says_world_of_one(log: str) -> bool:
-    """Whether a program says that it is the only one."""
+    """Whether a log says that its program is the only rank (world size 1)."""
     return _WORLD_OF_ONE.search(log) is not None
 
 
 def non_finite_loss(rank: str, metric: str, place: str, value: float) -> Remark:
-    """`place` as `step 30`."""
+    """The remark on a loss that became NaN or infinite; `place` such as `step 30`."""
     word = "nan" if math.isnan(value) else "infinite"
     return Remark(NOT_FINITE, f"{metric} of {rank} is {word} from {place} on", rank=rank)
 
@@ -71,7 +71,7 @@ def constant_loss(rank: str, metric: str, value: float, points: int) -> Remark:
 
 
 def length_difference(places: Mapping[str, tuple[str, float]]) -> Remark | None:
-    """Rank → (axis, position) of its last step; None where they are equal or not of one axis."""
+    """The remark on ranks that ended at different steps. `places`: rank → (axis, position); None if equal or not on one axis."""
     if len({axis for axis, _ in places.values()}) != 1 or len({x for _, x in places.values()}) < 2:
         return None
     (axis,) = {axis for axis, _ in places.values()}
@@ -90,7 +90,7 @@ def memory_kills(rank: str, why: str) -> Remark:
 
 
 def separate_ranks(ranks: Sequence[str], looks: int, seconds: float, hint: str) -> Remark:
-    """Ranks that never had a connection with each other."""
+    """The remark on ranks that were never connected to each other."""
     who = f"its {len(ranks)} ranks" if len(ranks) > 2 else f"{join_names(ranks)}"
     text = (
         f"{who} never connected to each other ({looks} looks over {format_duration(seconds)}):"
@@ -100,9 +100,9 @@ def separate_ranks(ranks: Sequence[str], looks: int, seconds: float, hint: str) 
 
 
 def missing_for_group(packages: Collection[str], variables: Mapping[str, str], pods: int, kind: str) -> str:
-    """What is known to be missing where ranks do not find each other; "" where that is not known.
+    """What is missing for ranks to find each other; "" when that is unknown.
 
-    `packages`: what the program has loaded; `variables`: its environment. Measured with the versions in docs/frameworks.md."""
+    `packages`: those that the program has loaded; `variables`: its environment. Tested with the versions in docs/frameworks.md."""
     has_local_rank = "LOCAL_RANK" in variables
     world = next((variables[name] for name in _SIZE_VARIABLES if variables.get(name, "1") not in ("", "1")), "")
     rows: tuple[tuple[bool, str], ...] = (

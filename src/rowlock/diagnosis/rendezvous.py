@@ -1,7 +1,7 @@
-"""Ranks that wait for each other to come: what each of them expects, and so what is missing.
+"""Ranks in a rendezvous: what each of them expects, and so what is missing.
 
-What a rank expects stands in the variables of torch's own calls (`py-spy dump --locals`): the rank that it joins as, how many it waits for, and
-where. The environment it was started with may say something else, for scripts change it.
+What a rank expects is in the local variables of torch's calls (`py-spy dump --locals`): its rank, the number of ranks, and the address.
+The environment that it was started with may differ, because scripts change it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _FIELDS = {
     "_store_based_barrier": ("rank", "rendezvous_count"),
     "_new_process_group_helper": ("group_rank", "group_size"),
 }
-"""Calls of torch below `init_process_group`, and their variables: the rank, and how many are expected."""
+"""Calls of torch below `init_process_group`, and the names of their variables for the rank and the expected number of ranks."""
 _UNRESOLVED = re.compile(
     r"network addresses of \((?P<host>[^,)\s]{1,253}), \d+\) cannot be retrieved|Name or service not known: (?P<other>\S+)"
 )
@@ -34,16 +34,16 @@ _MAX_WORD = 253
 
 @dataclass(frozen=True, slots=True)
 class Rendezvous:
-    """What one process waits for. `size`: processes, or (`nodes`) torchruns; 0 = not known. `rank`: as which it joins, None = not known."""
+    """What one process waits for. `size`: expected processes, or torchruns if `nodes` is set; 0 = unknown. `rank`: None = unknown."""
 
     size: int = 0
     rank: int | None = None
     host: str = ""
     port: int = 0
     is_unresolved: bool = False
-    """Its log says that there is no such name as `host`."""
+    """Its log says that the name `host` does not resolve."""
     nodes: str = ""
-    """Of a torchrun: what it was told of nodes, as `PET_NNODES=2` or `--nnodes 1:3`."""
+    """For a torchrun: its setting of the number of nodes, such as `PET_NNODES=2` or `--nnodes 1:3`."""
     standalone: bool = False
 
     @property
@@ -52,9 +52,9 @@ class Rendezvous:
 
 
 def parse_rendezvous(threads: object, log: str = "") -> Rendezvous | None:
-    """From the JSON of `py-spy dump --json --locals`; None where no call of torch says it. `log`: the end of the rank's log.
+    """Parse the JSON of `py-spy dump --json --locals`; None when it has none of torch's calls. `log`: the end of the rank's log.
 
-    What is in it was read from a program's memory: anything may be in the place of anything."""
+    The JSON comes from the memory of a running program, so values may have any type."""
     rank: int | None = None
     size = port = 0
     host = ""
@@ -73,7 +73,7 @@ def parse_rendezvous(threads: object, log: str = "") -> Rendezvous | None:
 
 
 def torchrun_rendezvous(words: Sequence[str], environ: Mapping[str, str]) -> Rendezvous | None:
-    """Of a torchrun, by its command line and its environment; None where it was told no number of nodes."""
+    """The rendezvous of a torchrun, from its command line and environment; None when they set no number of nodes."""
     standalone = "--standalone" in words
     for number, word in enumerate(words):
         option, equals, value = word.partition("=")
@@ -89,8 +89,8 @@ def torchrun_rendezvous(words: Sequence[str], environ: Mapping[str, str]) -> Ren
 
 
 def rendezvous_fault(waiting: Sequence[tuple[str, str, Rendezvous | None]], expected: int = 0) -> tuple[str, list[str]]:
-    """What is wrong, as far as that can be told, and the ranks at fault. `waiting`: each rank's name, its pod, what it waits for;
-    `expected`: how many they were told to be where that is not known."""
+    """What is wrong, as a clause, and the names of the ranks at fault, if known. `waiting`: each rank's name, pod and rendezvous;
+    `expected`: WORLD_SIZE, used when no rendezvous is known; 0 = unknown."""
     known = [(name, pod, found) for name, pod, found in waiting if found is not None]
     if any(found.nodes for _, _, found in known):
         return _missing_nodes(known), []
@@ -106,7 +106,7 @@ def rendezvous_fault(waiting: Sequence[tuple[str, str, Rendezvous | None]], expe
 
 
 def _missing_nodes(known: Sequence[tuple[str, str, Rendezvous]]) -> str:
-    """Torchruns that wait for each other: one in each pod."""
+    """What is wrong with torchruns, one in each pod, that wait for each other."""
     first = known[0][2]
     pods = len({pod for _, pod, _ in known})
     nodes = f"{first.size} node{'s' if first.size != 1 else ''}"
@@ -139,7 +139,7 @@ def _count_text(count: int, expected: int) -> str:
 
 
 def _wrong_addresses(known: Sequence[tuple[str, str, Rendezvous]], count: int) -> tuple[str, list[str]]:
-    """Where they look for rank 0, which listens itself."""
+    """What is wrong with the addresses at which ranks look for rank 0, compared with where rank 0 listens."""
     first = next((found for _, _, found in known if found.rank == 0), None)
     strangers = [(name, found) for name, _, found in known if first is None or found.address != first.address]
     unresolved = [(name, found) for name, _, found in known if found.is_unresolved]
@@ -167,7 +167,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def _calls(threads: object) -> list[tuple[str, dict[str, str]]]:
-    """The calls of all threads: the function's name, and its variables as py-spy writes them."""
+    """The calls of all threads: the function's name, and its local variables as py-spy prints them."""
     found = []
     for thread in threads if isinstance(threads, list) else []:
         frames = thread.get("frames") if isinstance(thread, dict) else None
@@ -188,7 +188,7 @@ def _number(text: str | None) -> int | None:
 
 
 def _text(shown: str | None) -> str:
-    """A string as py-spy shows it; "" for what is none."""
+    """A string as py-spy prints it; "" for any other value."""
     try:
         value = json.loads(shown or "")
     except (ValueError, RecursionError):
@@ -197,6 +197,6 @@ def _text(shown: str | None) -> str:
 
 
 def _least_nodes(nodes: str) -> int:
-    """Of `2` or `1:3` the number that torchrun waits for."""
+    """The minimum in `2` or `1:3`, for which torchrun waits; 0 when it is no number."""
     least = nodes.partition(":")[0]
     return _number(least) or 0

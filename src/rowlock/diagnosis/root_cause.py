@@ -1,7 +1,7 @@
-"""Who failed first, and why: one sentence over all ranks.
+"""Which rank failed first, and why: one sentence about all ranks.
 
-Cause comes before time: a rank with an error of its own, a death by signal or by memory explains peers whose connections
-broke, even when clocks and buffers say otherwise. Among causes the earliest wins. The others are counted, never hidden.
+Causes take precedence over time: an error of a rank's own, a signal or an out-of-memory kill explains peers whose connections
+broke, even when clocks and buffers suggest another order. Among causes the earliest wins. The others are always mentioned.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class RankFailure:
     """The end of one run of one rank that did not succeed. Times in seconds since the epoch."""
 
     rank: str
-    """As people say it: `rank 1`, `worker-0`."""
+    """Its name in messages: `rank 1`, `worker-0`."""
     pod: str
     node: str
     code: int
@@ -48,27 +48,27 @@ class RankFailure:
     run: int = 0
     signal: int = 0
     stopped: bool = False
-    """The cluster had told it to end; it did not fail by itself."""
+    """The cluster had requested its end; it did not fail by itself."""
     reason: str = ""
-    """Kubernetes' word where the code does not say it: OOMKilled, StartError, or why the kubelet ended the pod (Evicted, DeadlineExceeded,
-    Unhealthy, any word that the pod's status has)."""
+    """Kubernetes' reason where the exit code does not tell: OOMKilled, StartError, or why the kubelet ended the pod (Evicted,
+    DeadlineExceeded, Unhealthy, or any other reason in the pod's status)."""
     message: str = ""
     trouble: LoggedError | None = None
     said: str = ""
-    """The last line of its log, where no error was recognised in it."""
+    """The last line of its log, if no error was recognised in it."""
     ranks: int = 0
-    """How many the job had; 0 = unknown."""
+    """The number of ranks of the job; 0 = unknown."""
     shortage: str = ""
-    """What its node refused it before it ended, in words: it may be why."""
+    """A resource that its node refused before it ended, as a clause: a possible cause."""
 
     @property
     def failed_at(self) -> float:
-        """When it went wrong, as well as is known."""
+        """When it failed: the time of its error if known, else of its end."""
         return self.trouble.at if self.trouble is not None and self.trouble.at else self.finished
 
     @property
     def rank_name(self) -> str:
-        """The rank that its log names; of a pod of several ranks that is one of them."""
+        """The rank that its log names (one of several in the pod), else `rank`."""
         logged_rank = self.trouble.rank if self.trouble is not None else None
         return self.rank if logged_rank is None else f"rank {logged_rank}"
 
@@ -83,7 +83,7 @@ class RankFailure:
 
     @property
     def was_ended_by_node(self) -> bool:
-        """Whether its kubelet ended it for a reason of the pod's own (evicted, too long, unhealthy), which `message` tells."""
+        """Whether the kubelet ended it for a reason of its pod (evicted, deadline, unhealthy), which is in `message`."""
         return self.reason not in ("", "OOMKilled", "StartError")
 
     def to_dict(self) -> dict[str, Any]:
@@ -97,7 +97,7 @@ def failure_from_dict(fields: dict[str, Any]) -> RankFailure:
 
 
 def group_incidents(failures: Sequence[RankFailure]) -> list[list[RankFailure]]:
-    """Failures by incident, both in order of time."""
+    """Failures grouped by incident, both in chronological order."""
     groups: list[list[RankFailure]] = []
     for failure in sorted(failures, key=lambda d: d.finished):
         if groups and failure.finished - groups[-1][-1].finished <= INCIDENT_GAP:
@@ -113,12 +113,12 @@ def root_cause(incident: Sequence[RankFailure]) -> RankFailure:
 
 
 def is_requested_stop(incident: Sequence[RankFailure]) -> bool:
-    """Whether no rank failed: the cluster had told each of them to end."""
+    """Whether no rank failed by itself: the cluster had requested the end of each."""
     return all(d.stopped and d.reason != "OOMKilled" and not d.was_ended_by_node for d in incident)
 
 
 def ending_signal(code: int, signal: int = 0) -> int:
-    """The signal that ended a program, 0 = none: its own, else the one that a shell or a runtime puts into the exit code."""
+    """The signal that ended a program, 0 = none: `signal` if set, else the one that a shell or runtime encodes in the exit code."""
     return signal or (code - 128 if 128 < code < 128 + signals.NSIG else 0)
 
 
@@ -135,7 +135,7 @@ def exit_description(code: int, signal: int, reason: str = "", message: str = ""
 
 
 def incident_sentence(incident: Sequence[RankFailure], ranks: int = 0, left: Sequence[str] = ()) -> str:
-    """What happened. `ranks`: how many the job has, 0 = as its failures know; `left`: ranks that had ended with 0 before, as people say them."""
+    """What happened, as a sentence. `ranks`: their number, 0 = as the failures say; `left`: names of ranks that exited with 0 before."""
     if is_requested_stop(incident):
         names = sorted({d.rank for d in incident})
         plural = "was" if len(names) == 1 else "were"
@@ -166,8 +166,8 @@ def incident_sentence(incident: Sequence[RankFailure], ranks: int = 0, left: Seq
 
 
 def _had_all_peers(cause: RankFailure, incident: Sequence[RankFailure]) -> bool:
-    """Whether it cannot have lost another rank, whatever its error says: a connection that is refused was none of a peer's, and a peer
-    that the cluster stopped afterwards was there."""
+    """Whether `cause` cannot have lost a peer, whatever its error says: a refused connection is not one to a peer, and a peer that the
+    cluster stopped afterwards was still running."""
     refused = cause.trouble is not None and cause.trouble.kind.endswith("ConnectionRefusedError")
     others = [d for d in incident if d.rank != cause.rank]
     return refused or (
@@ -230,7 +230,7 @@ def join_names(names: Sequence[str], limit: int = 4) -> str:
 
 
 def format_duration(seconds: float) -> str:
-    """A length of time for people: `0.4 s`, `12 s`, `3 min`, `2.5 h`."""
+    """A duration for messages: `0.4 s`, `12 s`, `3 min`, `2.5 h`."""
     if seconds < 10:
         return f"{seconds:.1f} s"
     if seconds < 120:

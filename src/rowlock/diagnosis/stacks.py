@@ -1,6 +1,6 @@
-"""Where a rank stands: its Python stack as py-spy dumps it, and whether that place is a wait for the other ranks.
+"""The Python stack of a rank as py-spy dumps it, and whether it is a wait for the other ranks.
 
-Where the main thread waits for another one (a join, an event, a queue), that one's calls tell more, and are kept beside it.
+When the main thread waits for another thread (a join, an event, a queue), that thread's calls are kept, too, because they tell more.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ _COLLECTIVES = frozenset(
 _COLLECTIVE_LIBRARIES = ("torch/distributed/", "mpi4py", "horovod", "jax/", "tensorflow/python/distribute")
 _GROUP_LIBRARY, _CHECKPOINTS = "/torch/distributed/", "/torch/distributed/checkpoint/"
 _BACKWARD_FUNCTIONS = ("_engine_run_backward",)
-"""DDP averages gradients inside the backward pass: a rank that waits for its peers' gradients stands here."""
+"""DDP averages gradients inside the backward pass: a rank that waits for its peers' gradients is in this call."""
 _WAITS_FOR_THREADS = ("/threading.py", "/concurrent/futures/_base.py")
-"""Where a thread lies that waits for another one of its process."""
+"""Files of the innermost frame of a thread that waits for another one of its process."""
 _PROGRAM_FRAMES = ("<module>", "_run_module_as_main", "_bootstrap", "BaseProcess._bootstrap")
-"""Below every call of a program there is one of these, until the program has ended."""
+"""The outermost frames of a running program: every stack has one of them until the program has ended."""
 _MAX_FRAMES, _MAX_WORD, _MAX_THREADS = 2000, 1000, 256
-"""Calls of a stack that are looked at; characters of a name; threads among which the one is sought that the main one waits for."""
+"""The most frames of a stack, characters of a name, and threads that are searched for the one that the main thread waits for."""
 NO_CALL = "py-spy saw no call of Python in it"
-"""Why there is no stack of a Python process: its program has not begun, or is over, and a library that ends (MPI's) keeps the process."""
+"""Why a Python process has no stack: its program has not begun, or has ended and a library's shutdown (MPI's) keeps the process."""
 NO_INTERPRETER = "Failed to find a python interpreter"
-"""How py-spy says the same of an interpreter that is gone."""
+"""py-spy's error for an interpreter that is gone."""
 _LIBRARY_PATHS = ("/site-packages/", "/dist-packages/", "/lib/python3", "<frozen ", "<string>")
 
 
@@ -56,22 +56,22 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class Stack:
-    """The main thread of a rank, innermost call first; the other threads are counted."""
+    """The stack of a rank's main thread, innermost call first; `threads`: the number of its threads."""
 
     frames: tuple[Frame, ...]
     active: bool = True
     threads: int = 1
     worker: Stack | None = None
-    """The thread that the main one waits for, as far as can be told: of those in the program's own code, one in a collective first."""
+    """The thread that the main one probably waits for: one in the program's own code, preferably in a collective."""
 
     @property
     def position(self) -> tuple[tuple[Frame, ...], ...]:
-        """What is equal in two looks between which it has not moved."""
+        """Compares equal in two dumps if the rank has not moved in between."""
         return (self.frames, self.worker.frames if self.worker else ())
 
     @property
     def collective(self) -> str:
-        """The collective that it is in: `all_reduce`; "" when it is in none."""
+        """The collective that the main thread is in, such as `all_reduce`; "" when it is in none."""
         for frame in self.frames:
             if frame.function in _COLLECTIVES and any(part in frame.file for part in _COLLECTIVE_LIBRARIES):
                 return frame.function
@@ -88,8 +88,8 @@ class Stack:
 
     @property
     def is_in_group_call(self) -> bool:
-        """Whether the program's innermost code has called something in which ranks meet: any part of torch.distributed (RPC, tensors, stores)
-        but its checkpoints, which also wait for disks, or the backward pass. Only of a rank that rests does it say what it waits for."""
+        """Whether the user's code has called something in which ranks meet: any part of torch.distributed (RPC, tensors, stores) except
+        checkpoints, which also wait for disks, or the backward pass. It shows what a rank waits for only if that rank is at rest."""
         own = next((n for n, frame in enumerate(self.frames) if not frame.is_library), len(self.frames))
         called = self.frames[:own]
         return bool(self.awaited_collective) or any(
@@ -99,7 +99,7 @@ class Stack:
 
     @property
     def is_over(self) -> bool:
-        """Whether the main program has ended, and Python waits at its exit: for threads, for a library that says goodbye."""
+        """Whether the main program has ended and Python waits at exit: for threads, or for a library's shutdown."""
         return bool(self.frames) and all(f.is_library and f.function not in _PROGRAM_FRAMES for f in self.frames)
 
     @property
@@ -116,22 +116,22 @@ class Stack:
 
     @property
     def library_call(self) -> str:
-        """What the user's code called last: the innermost frame, when it is not the user's own."""
+        """The innermost frame if it is a library's, else ""."""
         top = self.frames[0] if self.frames else None
         return f"{top.function} ({top.location})" if top is not None and top.is_library else ""
 
     @property
     def packages(self) -> set[str]:
-        """Installed packages whose code is in it, by their directories."""
+        """Installed packages whose code is in the stack, by their directories."""
         return {name for f in self.frames if (name := f.file.partition("-packages/")[2].partition("/")[0])}
 
     def format_frames(self, limit: int = 12) -> list[str]:
-        """For people, innermost first, without the tail of the library."""
+        """The `limit` innermost frames as text."""
         return [f"{f.function} ({f.file}:{f.line})" for f in self.frames[:limit]]
 
 
 def parse_stack(threads: object) -> Stack | None:
-    """From the JSON of `py-spy dump --json`; None when there is no thread.
+    """Parse the JSON of `py-spy dump --json`; None when there is no thread.
 
     What is in it was read from a program's memory: anything may be in the place of anything."""
     all_threads = [t for t in threads if isinstance(t, dict)] if isinstance(threads, list) else []
@@ -168,12 +168,12 @@ def _parse_frame(fields: Mapping[str, Any]) -> Frame:
 
 
 def _clean(value: object) -> str:
-    """A text that can be stored and shown."""
+    """At most `_MAX_WORD` characters with lone surrogates replaced; "" for anything but a string."""
     return value[:_MAX_WORD].encode(errors="replace").decode() if isinstance(value, str) else ""
 
 
 def _strip_warm_parent(frames: Sequence[Frame]) -> tuple[Frame, ...]:
-    """A rank that was forked warm has its parent's calls at the bottom: they are ours, not the program's."""
+    """The frames without those of the warm parent that a rank was forked from: they are rowlock's, not the program's."""
     first_parent = next(
         (n for n, f in enumerate(frames) if f.file.endswith("/rowlock/kubelet/warm/warm_parent.py")), len(frames)
     )

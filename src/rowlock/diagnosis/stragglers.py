@@ -1,7 +1,7 @@
-"""Who slows the others down: over some looks at all ranks, who waits least while the others wait most.
+"""Finds the rank that slows the others down: over several stack dumps, it waits least while the others wait most.
 
 In synchronous training every rank makes the same steps; the slow one never waits, and all others wait for it. So the
-share of looks in which a rank stood in a collective tells the straggler without a word from the user's program.
+share of dumps in which each rank was in a collective reveals the straggler without support from the user's program.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ _STRAGGLER_WAIT, _PEER_WAIT = 0.15, 0.4
 
 
 def find_straggler(stacks_by_rank: Mapping[str, Sequence[Stack]], *, has_output: bool = False) -> Verdict | None:
-    """`stacks_by_rank`: by rank; `has_output`: in the later half of them somebody wrote a line.
+    """The verdict that names the straggler. `has_output`: a rank wrote a line during the second half of the dumps.
 
-    None when the ranks keep pace, when there is too little to tell, and when nobody moves any more: that is a hang."""
+    None when the ranks keep pace, when there are too few dumps, and when no rank moves any more: that is a hang."""
     sampled = {rank: seen for rank, seen in stacks_by_rank.items() if len(seen) >= MIN_SAMPLES}
     if len(sampled) < 2 or len(sampled) < len(stacks_by_rank):
         return None

@@ -1,6 +1,6 @@
-"""Python's tracebacks in a log, read the way Python prints them: the last exception of a chain is the error, what it came from its cause.
+"""Finds Python tracebacks in a log: the last exception of a chain is the error, the one before it its cause.
 
-Known are also torch's `[rank3]:` in front of lines, several ranks in one log, messages of many lines, exception groups, and the tracebacks
+Handles torch's `[rank3]:` prefixes, several ranks in one log, multi-line messages, exception groups, and the tracebacks
 that libraries put into messages (a DataLoader's worker, a pool, Ray).
 """
 
@@ -38,24 +38,24 @@ SECONDARY_ERROR = re.compile(
     r"Gloo (all\w+|context|[a-z]+) .*failed|heartbeat timeout|ActorDiedError|ActorUnavailableError|NodeDiedError",
     re.I,
 )
-"""What a rank says when another one has gone."""
+"""Errors of a rank that has lost another rank."""
 _LAST_ERROR = "Last error:"
-"""A line of NCCL's messages, below which stands what happened."""
+"""A line of NCCL's messages; the line below it says what happened."""
 _NAMES_WHO_IS_LATE = re.compile(r"Ranks? \d[\d, ]* failed to pass monitoredBarrier")
-"""The word of a rank that waited, on who did not come: what timed out below follows from that."""
+"""The message of a waiting rank about the ranks that did not arrive: the timeout below it is a consequence."""
 _OWN_ERRORS = frozenset(
     {"ValueError", "KeyError", "TypeError", "IndexError", "AttributeError", "AssertionError", "NameError", "ImportError",
      "ModuleNotFoundError", "FileNotFoundError", "PermissionError", "NotImplementedError", "ZeroDivisionError", "SyntaxError",
      "MemoryError", "RecursionError", "UnicodeDecodeError", "UnboundLocalError", "OverflowError", "OutOfMemoryError"}
 )  # fmt: skip
-"""Errors that a lost connection does not raise, whatever they quote."""
+"""Errors that a lost connection does not raise, even if their text quotes one."""
 _AGENT_ERRORS = ("ChildFailedError", "RendezvousClosedError", "CalledProcessError")
 
 
 @dataclass(frozen=True, slots=True)
 class LoggedError:
-    """One error in a log. `at` in seconds since the epoch, 0 = unknown; `rank` where the line itself names it; `cause`: what it came from,
-    as the program chained it."""
+    """One error in a log. `at`: seconds since the epoch, 0 = unknown; `rank`: if the line itself names it; `cause`: the exception that
+    it was chained to."""
 
     kind: str
     text: str
@@ -73,17 +73,17 @@ class LoggedError:
 
 @dataclass(frozen=True, slots=True)
 class Traceback:
-    """A traceback in a log: the lines that it fills (`end` is the first one after it), and what it says."""
+    """A traceback in a log. `prefix`: the text before each of its lines; `end`: the index of the first line after it."""
 
     prefix: str
     end: int
     error: LoggedError
     chained: bool
-    """It follows from the one before it in the same rank."""
+    """It is chained to the traceback before it of the same rank."""
 
 
 def find_uncaught(lines: Sequence[LogLine]) -> Iterator[Traceback]:
-    """The last error of each rank (a program that goes on after an error has handled it), with what caused it. Launchers' are left out."""
+    """The last error of each rank, with its cause (a program that goes on after an error has handled it). Launchers' errors are skipped."""
     last: dict[str, Traceback] = {}
     for found in find_tracebacks(lines):
         if found.error.kind.endswith(_AGENT_ERRORS):
@@ -94,8 +94,8 @@ def find_uncaught(lines: Sequence[LogLine]) -> Iterator[Traceback]:
 
 
 def _join(before: Traceback, found: Traceback) -> Traceback:
-    """The last exception is the error. But where a rank had an error of its own, and then failed to tell its peers, the first one counts;
-    and where it lost a peer first, all that follows from that is secondary."""
+    """Merge two chained errors. The last one counts, unless it is a lost connection after an error of the rank's own: then the first
+    counts. An error after a lost peer is secondary."""
     first, last = before.error, found.error
     if last.secondary and not first.secondary:
         return replace(before, end=found.end)
@@ -120,7 +120,7 @@ def find_tracebacks(lines: Sequence[LogLine]) -> Iterator[Traceback]:
         prefix = _header_prefix(line)
         if prefix is None and not (_SYNTAX_ERROR.match(line) and number >= 2 and lines[number - 1][1][:1].isspace()):
             continue
-        if prefix is None:  # of a script that cannot be parsed Python prints no header
+        if prefix is None:  # Python prints no header for a script that cannot be parsed
             frames = [frame for _, text in lines[max(0, number - 4) : number] if (frame := _FRAME.match(text))]
             if frames and not any(_header_prefix(text) == "" for _, text in lines[max(0, number - 100) : number]):
                 yield _read_error(lines, number, "", frames)
@@ -129,7 +129,7 @@ def find_tracebacks(lines: Sequence[LogLine]) -> Iterator[Traceback]:
 
 
 def _header_prefix(line: str) -> str | None:
-    """What stands in front of a traceback's first line; None of any other line."""
+    """The prefix before a traceback's header; None for any other line."""
     prefix, _, rest = line.partition(_TRACEBACK_HEADER)
     if rest or not line.endswith(_TRACEBACK_HEADER):
         return None
@@ -138,7 +138,7 @@ def _header_prefix(line: str) -> str | None:
 
 
 def _body(text: str, prefix: str) -> str | None:
-    """A line without the prefix; None of another rank's line."""
+    """A line without the prefix; None for a line of another rank."""
     if not text.startswith(prefix.rstrip()):
         return None
     return text[len(prefix) :] if text.startswith(prefix) else text[len(prefix.rstrip()) :]
@@ -147,7 +147,7 @@ def _body(text: str, prefix: str) -> str | None:
 def _exception_line(
     lines: Sequence[LogLine], start: int, prefix: str
 ) -> tuple[int, str, Sequence[re.Match[str]]] | None:
-    """Where the exception of a traceback stands whose frames begin at `start`, the prefix, and the frames; None where it is cut off."""
+    """The line number of the exception of a traceback whose frames begin at `start`, the prefix, and the frames; None if it is cut off."""
     frames: list[re.Match[str]] = []
     for number in range(start, len(lines)):
         body = _body(lines[number][1], prefix)
@@ -161,7 +161,7 @@ def _exception_line(
 
 
 def _read_error(lines: Sequence[LogLine], number: int, prefix: str, frames: Sequence[re.Match[str]]) -> Traceback:
-    """The error whose exception stands in this line, with all lines of its message."""
+    """The traceback whose exception is in line `number`, including all lines of its message."""
     at, line = lines[number]
     exception, rank = _EXCEPTION_LINE.match(_body(line, prefix) or ""), _RANK.search(prefix)
     assert exception is not None
@@ -172,9 +172,9 @@ def _read_error(lines: Sequence[LogLine], number: int, prefix: str, frames: Sequ
         telling = next((body for body in more if SECONDARY_ERROR.search(body)), "")
         is_secondary = not _NAMES_WHO_IS_LATE.search(text) and (is_secondary or bool(telling))
     else:
-        end = number + 1  # what follows may be the program's next words
+        end = number + 1  # the next lines may be the program's own output
         telling, is_secondary = "", is_secondary and "Error" in text
-    if not text or text.endswith(":"):  # the first line says nothing yet
+    if not text or text.endswith(":"):  # the message begins on a later line
         text = f"{text} {telling or next(iter(more), '')}".strip()
     if last := next((after for line, after in pairwise(more) if line == _LAST_ERROR), ""):
         text = f"{last} ({text})"
@@ -183,7 +183,7 @@ def _read_error(lines: Sequence[LogLine], number: int, prefix: str, frames: Sequ
 
 
 def _message_lines(lines: Sequence[LogLine], start: int, prefix: str, at: float) -> tuple[list[str], int]:
-    """The lines of a message after its first, blank ones and native stacks left out; and the first line after it."""
+    """The lines of a message after its first, without blank lines and native stacks; and the index of the line after it."""
     found: list[str] = []
     end = start
     for number in range(start, min(len(lines), start + _MESSAGE_LINES)):
@@ -204,7 +204,7 @@ def _message_lines(lines: Sequence[LogLine], start: int, prefix: str, at: float)
 
 
 def _read_group(lines: Sequence[LogLine], number: int, prefix: str) -> Traceback | None:
-    """An exception group: its own line is the error, its members are the cause. It is secondary where all members are."""
+    """Read an exception group: its own line is the error, its members are the cause. It is secondary if all members are."""
     block: list[LogLine] = [(lines[number][0], _TRACEBACK_HEADER)]
     end = number + 1
     while end < len(lines):

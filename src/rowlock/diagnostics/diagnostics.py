@@ -1,7 +1,7 @@
-"""Diagnoses jobs on this machine: who failed first, who keeps whom waiting, and who is slow, in one sentence each.
+"""Diagnoses jobs on this machine: which rank failed first, which keeps others waiting, and which is slow, in one sentence each.
 
 The kubelet reports programs that ended. While jobs of several ranks run, `hang_detector.py` samples them from `/proc`;
-when a sample is suspicious, or when somebody asks, stacks are read and judged (`diagnosis/hang.py`). Verdicts become
+when a sample is suspicious, or on request, stacks are read and judged (`diagnosis/hang.py`). Verdicts become
 Events of the job (so `kubectl describe` shows them) and the answer of `rowlock why`.
 """
 
@@ -46,17 +46,17 @@ from rowlock.workloads.pods import completed_at, has_ranked_pods, rank_label
 
 SOURCE = "rowlock"
 PODS_PER_SLICE = 200
-"""Pods that are looked at before others have a turn."""
+"""Pods that are examined before yielding to the event loop."""
 LOOK_INTERVAL = 0.5
-"""Seconds between two observations of the same ranks: one that is at the same line twice does not move."""
+"""Seconds between two stack dumps of the same ranks: a rank that is at the same line in both does not move."""
 _PAUSES = (1.0, 2.2, 1.3, 3.1)
-"""Between looks, in `LOOK_INTERVAL`s: uneven, so that a rank that does the same every second is not met at the same line each time."""
+"""Pauses between dumps, in `LOOK_INTERVAL`s: irregular, so that a rank with a periodic loop is not seen at the same line each time."""
 _GATHER_DELAY = 1.5
-"""Seconds between a failure and its report: the other ranks fail because of it, and the report names them all."""
+"""Seconds between a failure and its report: meanwhile the other ranks fail because of it, and the report names them all."""
 
 
 def attach_diagnostics(kubelet: Kubelet, view: View, data: Path) -> "Diagnostics":
-    """The diagnostics of a kubelet, which calls them for every program that ends. `data` is the data directory."""
+    """Create the diagnostics of a kubelet and register them for every program that ends. `data`: the data directory."""
     diagnostics = Diagnostics(
         KubeletContext(view, kubelet.pod_states, kubelet.directories.container_directory, kubelet.recorder), data
     )
@@ -79,7 +79,7 @@ class Diagnostics:
     # ------------------------------------------------------------ deaths
 
     def handle_exit(self, pod_state: PodState, container: str, run: Run) -> None:
-        """Record a program that ended and did not succeed. The kubelet calls it at least once for each."""
+        """Record the failure of a program, or queue the log of a successful one. The kubelet calls this at least once per program."""
         pod = self._context.view.get(kinds.POD, pod_state.card.namespace, pod_state.card.name)
         if pod is None or uid(pod) != pod_state.card.uid or run.exit is None:
             return
@@ -97,7 +97,7 @@ class Diagnostics:
             asyncio.get_running_loop().call_later(_GATHER_DELAY, self._report_latest_incident, job)
 
     def _report_latest_incident(self, job: Object) -> None:
-        """The latest incident as an Event of the job; once."""
+        """Record the latest incident as an Event of the job, once."""
         self._pending_jobs.discard(uid(job))
         incident = group_incidents(self.failures.failures_of(uid(job)))[-1]
         if self._last_reported.get(uid(job)) == incident[0].finished or is_requested_stop(incident):
@@ -130,14 +130,14 @@ class Diagnostics:
             self._hangs.pop(job, None)
 
     def record_event(self, job: Object, kind: str, reason: str, message: str) -> None:
-        """An Event of the job."""
+        """Record an Event of the job; `kind`: Normal or Warning."""
         self._context.recorder.record(Record(job, kind, reason, message, SOURCE))  # type: ignore[arg-type] # Normal, Warning
 
     def _sentence_of(self, incident: list[RankFailure], job: str) -> str:
         return incident_sentence(incident, left=self._left_before(incident, job))
 
     def _left_before(self, incident: list[RankFailure], job: str) -> list[str]:
-        """The ranks of a job (its uid) that had ended with 0 before the first of these failed, as people say them."""
+        """Names for the ranks of a job (its uid) that had exited with 0 before the first of these failures."""
         pods = [pod for pod in pods_of_workload(self._context.view, job) if dig(pod, "status.phase") == "Succeeded"]
         owners = [
             (pod, owner)
@@ -159,7 +159,7 @@ class Diagnostics:
         return sort_by_rank([pod for pod in found if pod is not None])
 
     async def all_running_pods(self) -> tuple[list[RunningPod], float]:
-        """Those of all jobs, looked up in slices that leave room for others; and what it cost, in seconds of CPU."""
+        """The running pods of all jobs, looked up in slices that yield to the event loop; and the cost in CPU seconds."""
         found: list[RunningPod] = []
         cost, pod_states = 0.0, list(self._context.pods.values())
         for start in range(0, len(pod_states), PODS_PER_SLICE):
@@ -172,7 +172,7 @@ class Diagnostics:
         return sort_by_rank(found), cost
 
     def _running_pod(self, pod_state: PodState, job: str = "") -> RunningPod | None:
-        """The pod, where its program runs and it is a job's: of `job` (its uid), or of any."""
+        """The pod if its program runs and it belongs to a job (`job`: a uid, "" = any job); else None."""
         if not any(c.run is not None and c.run.is_running for c in pod_state.containers.values()):
             return None
         pod = self._context.view.get(kinds.POD, pod_state.card.namespace, pod_state.card.name)
@@ -188,7 +188,7 @@ class Diagnostics:
         return RunningPod(owner, pod, container.run, log)
 
     async def observe_ranks(self, job: str) -> list[RankObservation]:
-        """Every rank of a job: twice at first, and some more times before anybody is said to keep others waiting."""
+        """Observe every rank of a job (its uid): with two stack dumps, and up to three more before a hang is reported."""
         running_pods = self.running_pods(job)
         ranks_now = await asyncio.to_thread(find_ranks, running_pods)
         absent = await asyncio.to_thread(self._absent_ranks, job, running_pods, ranks_now)
@@ -219,7 +219,7 @@ class Diagnostics:
         before: Mapping[int, Activity],
         elapsed: float,
     ) -> list[RankObservation]:
-        """What all looks at the ranks together have shown. Runs in a thread."""
+        """Combine all dumps into observations of the ranks that still live. Runs in a thread."""
         errors, restarts, now = read_rank_errors(ranks_now), read_restarts(ranks_now), self._context.clock()
         observations = []
         for rank in ranks_now:
@@ -251,7 +251,7 @@ class Diagnostics:
     def _absent_ranks(
         self, job: str, running_pods: list[RunningPod], ranks_now: list[RankProcess]
     ) -> list[RankObservation]:
-        """Ranks without a Python process, where others have one: their pods run something else first, or have ended."""
+        """Observations of ranks without a Python process: their pods run something else first, or have ended."""
         begun = {uid(rank.running_pod.pod) for rank in ranks_now}
         found = [
             RankObservation(
@@ -271,7 +271,7 @@ class Diagnostics:
         ]
 
     async def diagnose_job(self, job: Object) -> dict[str, Any]:
-        """What is known of a job: its last incident, and where its running ranks stand now."""
+        """The diagnosis of a job as JSON: its incidents, the state and verdict of its running ranks, and remarks."""
         result: dict[str, Any] = {"incidents": [], "verdict": None, "ranks": [], "remarks": []}
         for incident in group_incidents(self.failures.failures_of(uid(job))):
             summary = {
@@ -291,7 +291,7 @@ class Diagnostics:
         return result
 
     def _judge_with_hang(self, job: str, observations: list[RankObservation]) -> Verdict:
-        """The verdict on ranks that were looked at just now; of those that were found hanging before, what was found holds until they move."""
+        """The verdict on ranks that were observed just now; an earlier hang verdict holds until the ranks move."""
         verdict, (held, found_at) = judge_ranks(observations), self._hangs.get(job, ([], 0.0))
         seconds = max(0.0, self._context.clock() - found_at)
         if verdict.kind == "moving" and held and keeps_standing(held, seconds, observations):
@@ -299,7 +299,7 @@ class Diagnostics:
         return verdict
 
     async def dump_rank_stacks(self, rank_processes: list[RankProcess]) -> dict[str, Stack]:
-        """Where each of these ranks stands, once."""
+        """One stack dump of each rank, by name; ranks whose stack cannot be read are left out."""
         dumps = await stack_dumps.dump_stacks([rank.pid for rank in rank_processes])
         stacks_by_name = ((rank.name, dumps[rank.pid].stack) for rank in rank_processes)
         return {rank: stack for rank, stack in stacks_by_name if stack is not None}
@@ -310,14 +310,14 @@ class Diagnostics:
 
 
 async def _with_rendezvous(observations: list[RankObservation], ranks_now: list[RankProcess]) -> list[RankObservation]:
-    """The same, with what the ranks wait for that wait for others to come."""
+    """The observations, with the rendezvous of the ranks that wait in one."""
     waiting = {look.pid for look in observations if look.awaited_collective in MEETINGS}
     found = await read_rendezvous(rank for rank in ranks_now if rank.pid in waiting)
     return [replace(look, rendezvous=found.get(look.pid)) for look in observations]
 
 
 def _with_reason_of_node(failure: RankFailure, pod_state: PodState, container: str, pod: Object) -> RankFailure:
-    """The same, with why its kubelet ended it, where that was the kubelet's own decision and nobody's request."""
+    """The failure with the kubelet's reason, if the kubelet itself decided to end the container."""
     if probe := pod_state.failed_probes.get((container, failure.run)):
         return replace(failure, reason="Unhealthy", message=probe)
     found = kubelet_failure(pod_state.spec_of(pod), pod_state.facts(), failure.finished)
@@ -334,5 +334,5 @@ def _read_activities(ranks_now: list[RankProcess]) -> dict[int, Activity]:
 
 
 def _has_moved(first: StackDump, second: StackDump) -> bool:
-    """Another stack than a moment before; with one stack missing nobody knows, and nothing is claimed."""
+    """Whether the stack has changed; True when one of the stacks is missing, so that no standstill is claimed."""
     return first.stack is None or second.stack is None or first.stack.position != second.stack.position

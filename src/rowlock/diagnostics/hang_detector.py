@@ -1,10 +1,10 @@
 """Samples the ranks of running jobs and has their stacks examined when a job seems to stand still.
 
-A sample costs a few reads of `/proc` per rank and second, and one of each log's size; stacks are read only on suspicion.
+A sample costs a few reads of `/proc` per rank and second, and a stat of each log; stacks are read only on suspicion.
 A job is suspicious when it is still for longer than ever before: no rank has written, and some rank does not compute.
-Every such stillness is examined once, and again ever more rarely, so a job that is quiet by nature costs nothing.
-A verdict that says *hang* must be found twice before it becomes an Event, but for a rank that was stopped by a signal.
-Ranks are processes: which they are is looked up every `RESCAN` seconds, and whenever one of them has gone.
+Each such stillness is examined once, and then ever more rarely, so a job that is quiet by nature costs almost nothing.
+A hang must be found twice before it becomes an Event, except for a rank that was stopped by a signal.
+Ranks are processes: they are looked up every `RESCAN` seconds, and whenever one of them has ended.
 """
 
 import asyncio
@@ -31,36 +31,36 @@ SAMPLE_INTERVAL = 1.0
 """Seconds between samples; longer where so many ranks run that sampling would cost more than `_COST` of a CPU."""
 _COST = 0.01
 STILL, HALTED, SILENT, GROWTH = 2.0, 1.0, 10.0, 1.5
-"""Seconds of stillness that are worth a look; with a rank that was stopped; of silence, where all ranks spin; how much
-longer than ever before."""
+"""Seconds of stillness before an examination; the same with a stopped rank; seconds of silence when all ranks spin; and the factor
+by which a stillness must exceed the longest one before."""
 SLOW = 10.0
-"""Seconds for which the others wait before a rank that does move is called slow."""
+"""Seconds for which the others must wait before a rank that still moves is reported as slow."""
 RESCAN = 5.0
-"""Seconds after which the processes of a job are looked up again, though none of its ranks has gone."""
+"""Seconds after which the processes of a job are looked up again even if none has ended."""
 BLIND = ""
-"""Stands for the remark that nobody can be named, among those who were named."""
+"""The entry in `reported_ranks` for the report that names no rank."""
 _IDLE = 0.1
 _AGAIN, _MAX_LOOK_DELAY, _SOON = 5.0, 300.0, 30.0
-"""Seconds between two examinations of one stillness: at first, at most; and for how long they don't become rarer. Ranks that go round in a
-loop that waits stand at the same lines in some looks only."""
+"""Seconds between examinations of one stillness: at first, at most; and how long the interval stays the same. Ranks that wait in a loop
+are at the same lines in some examinations only."""
 _ENDING = 120.0
-"""Seconds for which Python may take to begin or to end, before it is said that nothing moves."""
+"""Seconds that Python may take to start or to exit before a standstill is reported."""
 _SECONDS_PER_RANK = 1.0
-"""Seconds per rank between two examinations at least: a hundred stacks take some seconds of CPU."""
+"""Minimum seconds between two examinations, per rank: a hundred stack dumps take some seconds of CPU."""
 _CONFIRM = 0.5
 _SWEEP_INTERVAL = 60.0
 _SEARCH_LOOKS, _APART, _FIRST = 12, 0.25, 10.0
-"""A search for a straggler: how many looks, seconds between them, and how long after a job's begin the first one is."""
+"""A search for a straggler: the number of dumps, the seconds between them, and the seconds from a job's start to its first search."""
 _SEARCH_INTERVAL = 60.0
-"""Seconds between two searches of a job at least; of an older job, as many as it has run."""
+"""Minimum seconds between two searches of a job; for a longer running job, its age up to `_MAX_LOOK_DELAY`."""
 _SEARCH_SHARE = 0.004
-"""The part of the time that searches may take: stacks are read with the CPU that training wants."""
+"""The share of time that searches may take: dumping stacks uses CPU that the training needs."""
 log = logging.getLogger("rowlock.diagnostics")
 
 
 @dataclass(slots=True)
 class RankSample:
-    """One rank at one moment. `at` is monotonic; `cpu_share`: CPUs that it has used since the sample before."""
+    """One rank at one moment. `at`: monotonic seconds; `output`: time of its last line; `cpu_share`: CPUs used since the last sample."""
 
     at: float
     cpu: float
@@ -71,7 +71,7 @@ class RankSample:
 
 @dataclass(slots=True)
 class WatchedJob:
-    """A job under watch. Times are monotonic, outputs are of the clock that stamps files."""
+    """A job under watch. Times are monotonic, except `last_output`, which is on the clock of file times."""
 
     job: Object
     first_seen: float
@@ -79,7 +79,7 @@ class WatchedJob:
     ranks: list[RankProcess] = field(default_factory=list)
     scanned_at: float = 0.0
     task: asyncio.Task[None] | None = None
-    """An examination or a search that is under way."""
+    """The running examination or search."""
     samples: dict[RankProcess, RankSample] = field(default_factory=dict)
     last_output: float = 0.0
     still_since: float | None = None
@@ -89,16 +89,16 @@ class WatchedJob:
     hang: Verdict | None = None
     hang_since: float = 0.0
     waits: bool = False
-    """Its ranks wait for one that has not begun: no hang, and said in lists."""
+    """Its ranks wait for one that has not begun: shown in the job's status, but not reported as a hang."""
     next_search: float = 0.0
     blind_looks: int = 0
-    """Examinations in a row that could read no stack: a program that is being started is no Python for a moment."""
+    """Consecutive examinations that could read no stack: a starting program is not Python yet for a moment."""
     reported_ranks: set[str] = field(default_factory=set)
     meeting: Meeting = field(default_factory=Meeting)
 
 
 class HangDetector:
-    """One per kubelet; `run` for as long as it works."""
+    """The hang detector of one kubelet."""
 
     def __init__(self, diagnostics: Diagnostics) -> None:
         self._diagnostics = diagnostics
@@ -121,13 +121,13 @@ class HangDetector:
                 await asyncio.sleep(max(SAMPLE_INTERVAL, (cost + sampling_cost) / _COST))
 
     def _look_at_jobs(self, jobs: Sequence[WatchedJob]) -> tuple[Mapping[str, dict[RankProcess, RankSample]], float]:
-        """The samples and their cost, as of `_sample_jobs`; looks at ranks that have not met have a budget of their own. Runs in a thread."""
+        """Sample the jobs as `_sample_jobs` does, and look for connections between ranks, with a separate budget. Runs in a thread."""
         sampled = _sample_jobs(jobs)
         self._meetings.look([(each.meeting, each.ranks) for each in jobs])
         return sampled
 
     def _update_jobs(self, running_pods: Sequence[RunningPod], now: float) -> None:
-        """Take over which jobs run and their pods."""
+        """Update the watched jobs and their pods."""
         pods_by_job: dict[str, list[RunningPod]] = defaultdict(list)
         for subject in running_pods:
             pods_by_job[uid(subject.job)].append(subject)
@@ -145,9 +145,9 @@ class HangDetector:
     def _check_job(
         self, job: str, watched: WatchedJob, samples: dict[RankProcess, RankSample], tasks: asyncio.TaskGroup
     ) -> None:
-        """Sample one job; begin an examination or a search for a straggler when one is due."""
+        """Process the samples of one job; start an examination or a search for a straggler when one is due."""
         now = time.monotonic()
-        if not samples:  # who was always alone waits for nobody: it is not sampled
+        if not samples:  # a job that always had a single rank is not sampled
             return
         self._update_stillness(watched, samples, now)
         if watched.hang is not None and watched.still_since is None:
@@ -181,7 +181,7 @@ class HangDetector:
         elif is_quiet and watched.last_output and time.time() - output > SILENT:
             watched.still_since = now - SILENT
         elif watched.still_since is not None:
-            if watched.hang is None and watched.last_output:  # the stillness before the first word teaches nothing
+            if watched.hang is None and watched.last_output:  # ignore the stillness before the first output
                 watched.longest_stillness = max(watched.longest_stillness, now - watched.still_since)
             watched.still_since, watched.next_look, watched.look_delay = None, 0.0, _AGAIN
         watched.last_output, watched.samples = max(output, watched.last_output), samples
@@ -216,14 +216,14 @@ class HangDetector:
         if verdict.kind in ("slow", "behind"):
             self._report_straggler(watched, verdict)
         if still_seconds < _ENDING and all(look.blind == NO_CALL for look in observations):
-            return  # Python begins or ends, which takes its time on a busy machine
+            return  # Python is starting or exiting, which may take long on a busy machine
         if verdict.kind == "blind" and watched.last_output and _is_any_idle(watched, observations):
             watched.reported_ranks.add(BLIND)
             message = f"No rank has written a line for {format_duration(still_seconds)}, and at least one of them uses no CPU. {verdict.sentence}"
             self._diagnostics.record_event(watched.job, "Warning", "JobStill", message)
 
     def _tell_wait(self, job: str, watched: WatchedJob, observations: list[RankObservation]) -> None:
-        """No Event: a rank that installs something first is no fault. No observations: they don't wait any more."""
+        """Show in the job's status that its ranks wait for one that has not begun ([] = no longer); it is no fault, so no Event."""
         if self._jobs.get(job) is watched and watched.hang is None:
             watched.waits = bool(observations)
             self._diagnostics.set_hang(job, observations)
@@ -246,7 +246,7 @@ class HangDetector:
         self._diagnostics.set_hang(uid(watched.job), [])
 
     async def _search_straggler(self, watched: WatchedJob) -> None:
-        """For a straggler: some looks in a row, then not for a while."""
+        """Search for a straggler with several dumps in a row, and schedule the next search."""
         stacks_by_rank: dict[str, list[Stack]] = defaultdict(list)
         output_at_half = spent = 0.0
         for number in range(_SEARCH_LOOKS):
@@ -268,21 +268,21 @@ class HangDetector:
             self._report_straggler(watched, verdict)
 
     async def _report_alone(self, watched: WatchedJob) -> None:
-        """The ranks work, and none has ever been connected to another."""
+        """Report that the ranks work although none has ever been connected to another."""
         rank = watched.ranks[0]
         stacks = await self._diagnostics.dump_rank_stacks([rank])
         hint = await asyncio.to_thread(_missing_for_group, rank, stacks.get(rank.name), watched)
         self._diagnostics.remarks.warn_of_meeting(watched.job, hint)
 
     def _report_straggler(self, watched: WatchedJob, verdict: Verdict) -> None:
-        """Once for each culprit."""
+        """Report a straggler, once for each culprit."""
         if not watched.reported_ranks >= set(verdict.culprits):
             watched.reported_ranks.update(verdict.culprits)
             self._diagnostics.record_event(watched.job, "Warning", "RankSlow", verdict.sentence)
 
 
 def _is_any_idle(watched: WatchedJob, observations: Iterable[RankObservation]) -> bool:
-    """Whether all ranks still live, and one of them used no CPU and was kept from none; said once for each job."""
+    """Whether a standstill without stacks should be reported, once per job: all ranks are alive, and one of them is idle."""
     are_alive = all(stack_dumps.process_state(rank.pid) not in ("", "X", "Z") for rank in watched.ranks)
     is_new = BLIND not in watched.reported_ranks
     return is_new and are_alive and watched.blind_looks > 1 and any(look.is_idle for look in observations)
@@ -298,7 +298,7 @@ def _last_output_time(running_pods: Iterable[RunningPod]) -> float:
 
 
 def _sample_jobs(jobs: Iterable[WatchedJob]) -> tuple[Mapping[str, dict[RankProcess, RankSample]], float]:
-    """A sample of every rank of every job of several ranks, by the uid of the job; and its cost in seconds of CPU. Runs in a thread."""
+    """Samples of all ranks of the jobs with several ranks, by job uid; and their cost in CPU seconds. Runs in a thread."""
     started, samples = time.thread_time(), dict[str, dict[RankProcess, RankSample]]()
     for watched in jobs:
         now = time.monotonic()
@@ -310,7 +310,7 @@ def _sample_jobs(jobs: Iterable[WatchedJob]) -> tuple[Mapping[str, dict[RankProc
 
 
 def _sample_rank(rank: RankProcess, now: float) -> RankSample:
-    """Stopped, when the rank or the program of its pod is."""
+    """Sample a rank; it counts as stopped when its process or the program of its pod is."""
     is_stopped = any(stack_dumps.process_state(pid) == STOPPED for pid in {rank.pid, rank.running_pod.run.pid})
     return RankSample(
         now, stack_dumps.cpu_seconds(rank.pid), rank.running_pod.last_output_time(), STOPPED if is_stopped else "S"
@@ -318,6 +318,6 @@ def _sample_rank(rank: RankProcess, now: float) -> RankSample:
 
 
 def _missing_for_group(rank: RankProcess, stack: Stack | None, watched: WatchedJob) -> str:
-    """Runs in a thread."""
+    """What is missing for the ranks of a job to form a group; "" when unknown. Runs in a thread."""
     packages = loaded_packages(rank.pid) | (stack.packages if stack is not None else set())
     return missing_for_group(packages, read_variables(rank.pid), watched.meeting.pods, str(watched.job.get("kind", "")))

@@ -1,4 +1,4 @@
-"""Records of jobs that outlive pods, jobs and servers: one file per job in a directory, a record a line."""
+"""Records of jobs that outlive pods, jobs and servers: one file per job in a directory, one JSON record per line."""
 
 import contextlib
 import json
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class JobRecords(Generic[T]):
-    """Of one kind; `parse` reads one from its JSON object and raises ValueError, TypeError or AttributeError."""
+    """Records of one kind; `parse` reads one from its JSON object and raises ValueError, TypeError or AttributeError."""
 
     def __init__(self, directory: Path, parse: Callable[[dict[str, Any]], T]) -> None:
         self._directory = directory
@@ -28,7 +28,7 @@ class JobRecords(Generic[T]):
         self._on_disk = set()
 
     def of(self, job: str) -> list[T]:
-        """Those of a job (its uid), in the order in which they were added."""
+        """The records of a job (its uid), in the order in which they were added."""
         if job not in self._by_job:
             if job not in self._on_disk:
                 return []

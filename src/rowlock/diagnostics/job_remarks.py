@@ -1,4 +1,4 @@
-"""What is wrong with the results of jobs beside their failures: kept, told as Events, and answered."""
+"""Stores remarks on jobs (what is wrong with a result, other than failures), and records them as Events."""
 
 import asyncio
 import logging
@@ -42,7 +42,7 @@ _EndedJob = tuple[Object, list[tuple[str, Path]]]
 
 
 def _remarks_of_jobs(ended: list[_EndedJob]) -> list[tuple[Object, list[Remark]]]:
-    """Runs in a thread. A log on which the reading fails takes away the remarks of its own job alone."""
+    """The remarks on each job. A log that cannot be read loses the remarks of its own job only. Runs in a thread."""
     found = []
     for job, logs in ended:
         try:
@@ -53,7 +53,7 @@ def _remarks_of_jobs(ended: list[_EndedJob]) -> list[tuple[Object, list[Remark]]
 
 
 class JobRemarks:
-    """Of the jobs of one kubelet; by uid of the job, in the directory `remarks` of the data directory."""
+    """The remarks on the jobs of one kubelet, stored by job uid in the directory `remarks` of the data directory."""
 
     def __init__(
         self, context: KubeletContext, data: Path, record_event: Callable[[Object, str, str, str], None]
@@ -61,13 +61,13 @@ class JobRemarks:
         self._context, self._record_event = context, record_event
         self._records = JobRecords(data / "remarks", remark_from_dict)
         self.meetings: dict[str, Meeting] = {}
-        """Running jobs of several pods: whether their ranks have met. Kept by the hang detector."""
+        """By uid of a running job with several pods: whether its ranks have met. Maintained by the hang detector."""
         self._unread: dict[str, _EndedJob] = {}
         self._being_read: dict[str, _EndedJob] = {}
         self._reading: asyncio.Task[None] | None = None
 
     def handle_good_exit(self, job: Object, pod: Object, container: str, run: Run) -> None:
-        """See what its log and its control group say; the logs of a job's ranks together when the last of them has ended."""
+        """Check the control group of a program that exited with 0, and queue the logs of its job's ranks once the last has ended."""
         if run.exit is not None and run.exit.helpers_overuse:
             self.add(job, remarks.memory_kills(rank_label(job, pod), run.exit.helpers_overuse))
         logs = self._logs_to_read(job, pod) if pod["spec"]["containers"][0]["name"] == container else []
@@ -80,8 +80,8 @@ class JobRemarks:
             self._reading = asyncio.get_running_loop().create_task(self._read_logs())
 
     def _logs_to_read(self, job: Object, pod: Object) -> list[tuple[str, Path]]:
-        """Rank and log of each pod of a job of few, when the last one has ended; of a job of many, that of a role's first pod,
-        so that the ends of a thousand pods are not looked up a thousand times."""
+        """Rank and log of each pod, once all have ended; empty before. For a job with more than `MAX_RANKS` pods, only those of each
+        role's first pod: otherwise the ends of a thousand pods would be looked up a thousand times."""
         if desired_pods(job) > MAX_RANKS:
             pods = [pod] if replica_index(pod) == 0 else []
         else:
@@ -90,7 +90,7 @@ class JobRemarks:
         return [each for each in found if each is not None] if None not in found else []
 
     def _log_of_ended(self, job: Object, pod: Object) -> tuple[str, Path] | None:
-        """None while its program runs or has not begun, and where it is not on this machine."""
+        """Rank and log of a pod; None while its program runs or has not begun, and when it is not on this machine."""
         pod_state = self._context.pods.get(uid(pod))
         main_container = pod["spec"]["containers"][0]["name"]
         facts = pod_state.containers.get(main_container) if pod_state is not None else None
@@ -99,7 +99,7 @@ class JobRemarks:
         return rank_label(job, pod), self._context.directory(uid(pod), main_container) / f"log.{facts.run.number}"
 
     async def _read_logs(self) -> None:
-        """Where many short jobs end, a thread call for each of them costs more than the reading: read several in one."""
+        """Read the queued logs in one thread call: with many short jobs, a call for each would cost more than the reading."""
         await asyncio.sleep(_COLLECT_SECONDS)
         self._being_read, self._unread = self._unread, {}
         try:
@@ -111,21 +111,21 @@ class JobRemarks:
         self._read_soon()
 
     def add(self, job: Object, remark: Remark) -> None:
-        """Store what is wrong with a job's result, and say it as an Event of the job; once of each kind and rank."""
+        """Store a remark and record it as an Event of the job, once for each kind and rank."""
         if all((known.kind, known.rank) != (remark.kind, remark.rank) for known in self._records.of(uid(job))):
             remark = replace(remark, at=remark.at or self._context.clock())
             self._records.add(uid(job), remark, remark.to_dict())
             self._record_event(job, "Warning", remarks.EVENT_REASONS[remark.kind], remark.event_message)
 
     def close_meeting(self, job: Object) -> None:
-        """Of a job whose ranks run no more, or were seen to train: store that they have never met, if that is so."""
+        """Store the remark that a job's ranks have never met, if so, after they have ended or were seen to train."""
         meeting = self.meetings.get(uid(job))
         if meeting is not None and (remark := meeting.remark) is not None:
             meeting.is_told = True
             self.add(job, remark)
 
     def warn_of_meeting(self, job: Object, hint: str) -> None:
-        """Say of ranks that run that they have never met; `hint`: what is missing. It is stored where they train already."""
+        """Record an Event that running ranks have never met; `hint`: what is missing. The remark is stored if they train already."""
         meeting = self.meetings[uid(job)]
         meeting.note_hint(hint)
         if meeting.trains:
@@ -134,11 +134,11 @@ class JobRemarks:
             self._record_event(job, "Warning", remarks.EVENT_REASONS[remark.kind], f"So far, {remark.sentence}.")
 
     def of(self, job: str) -> list[Remark]:
-        """What is wrong with a job's result (its uid), with what holds so far."""
+        """The remarks on a job (its uid), including a preliminary one about ranks that have not met so far."""
         meeting = self.meetings.get(job)
         so_far = meeting.remark if meeting is not None and meeting.is_warned else None
         found = [*self._records.of(job), *([so_far] if so_far is not None else [])]
-        are_alone = any(remark.kind == remarks.ALONE for remark in found)  # then they end when they like
+        are_alone = any(remark.kind == remarks.ALONE for remark in found)  # then different ends are no remark
         return [remark for remark in found if remark.kind != remarks.LENGTHS or not are_alone]
 
     async def settle(self, job: str) -> None:
@@ -147,5 +147,5 @@ class JobRemarks:
             await asyncio.shield(self._reading)
 
     def prune_old_jobs(self) -> None:
-        """Keeps those of the newest jobs."""
+        """Keep only the remarks on the newest jobs."""
         self._records.prune_old_jobs()

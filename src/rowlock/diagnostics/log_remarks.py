@@ -1,4 +1,4 @@
-"""What the logs of ranks that have ended with 0 say of their result: the end of each is read, the whole only on suspicion."""
+"""Remarks from the logs of ranks that exited with 0: the end of each log is read, the whole only on suspicion."""
 
 import time
 from collections.abc import Sequence
@@ -15,13 +15,13 @@ MAX_RANKS = 16
 """Ranks whose logs are compared."""
 _TAIL_BYTES = 8 * 1024
 _MAX_BYTES = 4 << 20
-"""Of a log that is read whole; of a longer one, its end."""
+"""The most bytes that are read of a whole log; of a longer one, its end."""
 _GAPS = 2.0
-"""How many intervals of a rank's own lines its last step must lie behind the others': ranks may write at different steps."""
+"""How many of its own logging intervals a rank's last step must be behind the others': ranks may log at different steps."""
 
 
 def remarks_of_logs(logs: Sequence[tuple[str, Path]]) -> list[Remark]:
-    """`logs`: rank and log of every rank that has ended, in the order of ranks. Runs in a thread."""
+    """The remarks on a job. `logs`: rank and log of every rank, ordered by rank. Runs in a thread."""
     found: list[Remark] = []
     places: dict[str, tuple[Point, float]] = {}
     for rank, path in logs[:MAX_RANKS]:
@@ -54,7 +54,7 @@ def _compare_lengths(places: dict[str, tuple[Point, float]]) -> Remark | None:
 
 
 def _read_tail(path: Path, size: int) -> str:
-    """Without the line in whose middle it would begin."""
+    """The last `size` bytes of a log, without an incomplete first line."""
     tail = untrusted.read_tail(str(path), size)
     if len(tail) == size:
         tail = tail.partition(b"\n")[2]

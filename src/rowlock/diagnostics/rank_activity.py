@@ -1,4 +1,4 @@
-"""What a rank does beside its stack: CPU time, bytes, sleeps. From `/proc`, so it needs no framework's word."""
+"""What a rank does, apart from its stack: CPU time, bytes, sleeps. Read from `/proc`, so it works for any framework."""
 
 import contextlib
 import os
@@ -14,7 +14,7 @@ _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
 
 def read_activity(pid: int) -> Activity:
-    """Of a process that may have gone: then the counters are 0."""
+    """The counters of a process and its descendants; 0 when it has ended."""
     tree = (pid, *descendants(pid))
     own_queued, *below = map(_queued_seconds, tree)
     return Activity(
@@ -32,7 +32,7 @@ def read_activity(pid: int) -> Activity:
 
 
 def _queued_seconds(pid: int) -> float:
-    """How long its threads have waited for a CPU; 0 where the kernel does not count it."""
+    """Seconds for which its threads have waited for a CPU; 0 when the kernel does not count them."""
     total = 0
     with contextlib.suppress(OSError):
         for thread in os.listdir(f"/proc/{pid}/task")[:_MAX_THREADS]:
@@ -42,7 +42,7 @@ def _queued_seconds(pid: int) -> float:
 
 
 def _kernel_work(pid: int) -> tuple[float, int]:
-    """Seconds inside of system calls, and minor page faults, of one process since it began."""
+    """System CPU seconds and minor page faults of one process since its start."""
     fields = _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
     return (int(fields[12]) / _TICKS_PER_SECOND, int(fields[7])) if len(fields) > 12 else (0.0, 0)
 
@@ -53,7 +53,7 @@ def _main_cpu(pid: int) -> float:
 
 
 def command_below(pid: int) -> str:
-    """The command line of the innermost process below `pid`, its oldest child each time: what a shell runs now."""
+    """The command line of the innermost descendant of `pid`, following the lowest pid each time: what a shell runs now."""
     for _ in range(_MAX_DEPTH):
         below = children(pid)
         if not below:
@@ -65,13 +65,13 @@ def command_below(pid: int) -> str:
 
 
 def _bytes_moved(pid: int) -> int:
-    """Bytes of read and write calls, to files as to connections."""
+    """Bytes of read and write calls, on files and connections."""
     fields = dict(line.split(b": ", 1) for line in _read(f"/proc/{pid}/io").splitlines() if b": " in line)
     return int(fields.get(b"rchar", 0)) + int(fields.get(b"wchar", 0))
 
 
 def _network_bytes(pid: int) -> int:
-    """Of the network that the process has for itself; 0 where it shares ours, in which everybody's bytes are counted."""
+    """Bytes of the process's network namespace; 0 when it shares the host's, which counts the bytes of all processes."""
     with contextlib.suppress(OSError):
         if os.readlink(f"/proc/{pid}/ns/net") == os.readlink("/proc/self/ns/net"):
             return 0

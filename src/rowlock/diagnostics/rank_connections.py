@@ -14,83 +14,83 @@ from rowlock.kubelet.shim.process_tree import descendants
 from rowlock.objects import uid
 
 MAX_RANKS = 16
-"""Ranks whose sockets are read: where any two ranks meet, they meet the first ones."""
+"""The first ranks, whose sockets are read: if any ranks are connected, these are."""
 MIN_LOOKS, MIN_SECONDS = 4, 3.0
-"""Looks without a connection, and seconds from the first to the last, before it is said that there was none: counted from
-the moment at which ranks of two pods were seen to train, or over the whole life of a job that has ended."""
+"""The fewest looks without a connection, and seconds from the first to the last, before that is reported. They count from the
+moment when ranks of two pods were seen to train, or over the whole life of a job that has ended."""
 SHARE, MAX_CREDIT = 0.003, 0.1
-"""CPUs that looks may take; and seconds of CPU that are saved up for the first ones."""
+"""The budget for looks: CPUs, and the most CPU seconds that accumulate."""
 LONG_S = 120.0
-"""Seconds without a connection after which it is said while ranks run, though no log shows that they train."""
+"""Seconds without a connection after which it is reported for running ranks even if no log shows that they train."""
 FRAMEWORKS = frozenset({"torch", "tensorflow", "jaxlib", "paddle", "mpi4py", "xgboost", "lightgbm", "mindspore"})
-"""Packages by whose native code a program is known to train."""
+"""Packages whose native code identifies a program as a training."""
 _MAX_DESCRIPTORS, _MAX_PROCESSES, _MAX_TABLE = 4096, 256, 4 << 20
 _TAIL_BYTES = 2 * 1024
 _ESTABLISHED = b"01"
 
 Connection = tuple[str, str]
-"""Both ends of a TCP connection as the kernel writes them, ours first."""
+"""Both ends of a TCP connection as in /proc/net/tcp, the local one first."""
 
 
 @dataclass(slots=True)
 class Meeting:
-    """What is known of whether the ranks of one job have met. Times are monotonic."""
+    """Whether the ranks of one job have met, i.e. been connected. Times are monotonic."""
 
     ranks: tuple[str, ...] = ()
-    """Their names, of the first `MAX_RANKS`."""
+    """The names of the job's ranks."""
     pods: int = 0
-    """In how many pods they are."""
+    """The number of pods of the observed ranks."""
     has_met: bool = False
-    """Or it cannot be known: sockets may not be read."""
+    """They were connected, or it cannot be known because their sockets may not be read."""
     looks: int = 0
     first: float = 0.0
     last: float = 0.0
     trains: bool = False
-    """Ranks of two pods were seen to train; then looks are counted anew."""
+    """Ranks of two pods were seen to train; the count of looks restarts then."""
     is_told: bool = False
     began: float = 0.0
-    """The first look of all."""
+    """The time of the very first look."""
     packages: set[str] = field(default_factory=set)
-    """What the first rank has loaded."""
+    """Packages that the first rank has loaded."""
     hint: str = ""
-    """What is missing for them to find each other, where that is known."""
+    """What is missing for the ranks to find each other; "" = unknown."""
     is_warned: bool = False
-    """It was said that they are not connected so far."""
+    """An Event has said that they are not connected so far."""
 
     @property
     def is_late(self) -> bool:
-        """Whether there is something to say of ranks that run: they train, or have run for long, and were never connected."""
+        """Whether running ranks should be reported: they train, or have run for long, and were never connected."""
         has_run_long = self.last - self.began >= LONG_S and not self.is_warned
         return self.was_missed and (self.trains or has_run_long)
 
     @property
     def is_training(self) -> bool:
-        """Whether the ranks are a training at all: by their figures, or by the framework that they have loaded."""
+        """Whether the ranks are a training at all, by their logged figures or the framework that they have loaded."""
         return self.trains or not self.packages.isdisjoint(FRAMEWORKS)
 
     @property
     def remark(self) -> Remark | None:
-        """What is to be said of ranks that were not seen connected in enough looks."""
+        """The remark that the ranks were not connected in enough looks; else None."""
         if not self.was_missed:
             return None
         return separate_ranks(self.ranks, self.looks, self.last - self.first, self.hint)
 
     def note_hint(self, hint: str) -> None:
-        """It is told now: for good where the ranks were seen to train, else so far."""
+        """Set the hint; the caller is about to report that the ranks have not met."""
         self.hint, self.is_warned = hint, True
 
     @property
     def is_open(self) -> bool:
-        """Whether it is worth a look."""
+        """Whether further looks are useful."""
         return not self.has_met and not self.is_told
 
     @property
     def was_missed(self) -> bool:
-        """Whether there was no connection of ranks that train in enough looks."""
+        """Whether training ranks were not connected in enough looks over enough time."""
         return self.is_open and self.is_training and self.looks >= MIN_LOOKS and self.last - self.first >= MIN_SECONDS
 
     def look(self, ranks: Sequence[RankProcess]) -> None:
-        """Once more, at all ranks of the job that run. Runs in a thread."""
+        """Look once at the connections of the running ranks of the job. Runs in a thread."""
         seen = ranks[:MAX_RANKS]
         pods = len({uid(rank.running_pod.pod) for rank in seen})
         if pods < 2 or not self.is_open:
@@ -112,13 +112,13 @@ class Meeting:
 
 
 class MeetingLooks:
-    """Looks at the ranks of all jobs that have not met, within a small share of a CPU: of many jobs each is looked at more rarely."""
+    """Looks at the connections of all jobs whose ranks have not met, within a CPU budget: with many jobs, less often at each."""
 
     def __init__(self) -> None:
         self._credit, self._at, self._turn = MAX_CREDIT, time.monotonic(), 0
 
     def look(self, jobs: Sequence[tuple[Meeting, Sequence[RankProcess]]]) -> None:
-        """At some of `jobs`, each with its ranks; at most once at each. Runs in a thread."""
+        """Look at as many of `jobs` as the budget allows, each at most once. Runs in a thread."""
         now = time.monotonic()
         self._credit, self._at = min(MAX_CREDIT, self._credit + SHARE * (now - self._at)), now
         unmet = [(meeting, ranks) for meeting, ranks in jobs if meeting.is_open and len(ranks) > 1]
@@ -133,7 +133,7 @@ class MeetingLooks:
 
 
 def are_connected(ranks: Sequence[RankProcess]) -> bool | None:
-    """Whether ranks of two pods are connected to each other now; None when one of them is just ending, and True as well where
+    """Whether ranks of two pods are connected to each other now; None when one of them is ending; also True when
     their sockets may not be read."""
     tables: dict[str, dict[bytes, Connection]] = {}
     ends: dict[Connection, str] = {}
@@ -168,7 +168,7 @@ def loaded_packages(pid: int) -> set[str]:
 
 
 def _train_apart(ranks: Sequence[RankProcess]) -> bool:
-    """Whether the logs of two pods have figures of their own, or say that their program is the only one."""
+    """Whether the logs of two pods each show training figures, or a world size of 1."""
     logs = {uid(rank.running_pod.pod): rank.running_pod.log for rank in ranks}
     count = 0
     for path in logs.values():
@@ -180,7 +180,7 @@ def _train_apart(ranks: Sequence[RankProcess]) -> bool:
 
 
 def _read_connections(pid: int) -> dict[bytes, Connection]:
-    """Inode of the socket → its connection, in the network of a process. Raises OSError."""
+    """Socket inode → established connection, in the network namespace of a process. Raises OSError."""
     found: dict[bytes, Connection] = {}
     for name in ("tcp", "tcp6"):
         with contextlib.suppress(FileNotFoundError), open(f"/proc/{pid}/net/{name}", "rb") as file:
@@ -192,7 +192,7 @@ def _read_connections(pid: int) -> dict[bytes, Connection]:
 
 
 def _end(text: bytes) -> str:
-    """An address and a port; an IPv4 address that stands in an IPv6 one as itself."""
+    """Address and port as in /proc/net/tcp; an IPv4-mapped IPv6 address becomes the IPv4 address."""
     address, _, port = text.decode(errors="replace").partition(":")
     return (
         f"{address[24:] if len(address) == 32 and address.startswith('0000000000000000FFFF0000') else address}:{port}"
@@ -200,7 +200,7 @@ def _end(text: bytes) -> str:
 
 
 def _socket_inodes(pid: int) -> Iterator[bytes]:
-    """Of a rank and what it has started. Raises OSError where the rank's descriptors may not be read."""
+    """The socket inodes of a rank and its descendants. Raises OSError when the rank's descriptors may not be read."""
     for number, each in enumerate((pid, *descendants(pid)[:_MAX_PROCESSES])):
         try:
             names = os.listdir(f"/proc/{each}/fd")

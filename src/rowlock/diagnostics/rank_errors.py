@@ -1,6 +1,6 @@
-"""What running ranks have written into torch's error file: of one that failed and does not end, that is why the others wait.
+"""Reads torch's error files of running ranks: if a rank has failed without ending, its error is why the others wait.
 
-The file lies where the rank's own variable says, in its own file system; the rank may have put anything there.
+The path is in the rank's environment, and refers to the rank's own file system. Content and path are untrusted.
 """
 
 import os
@@ -22,17 +22,17 @@ from rowlock.objects import uid
 
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 _CLOCK_STEP = 1.0
-"""Seconds by which a file may seem older than its process."""
+"""Seconds by which a file may appear older than its process."""
 _ATTEMPT = re.compile(r"(/.*/attempt_)([0-9]{1,6})/[0-9]{1,6}/[^/]+")
-"""Where torchrun lets a rank write: a directory for each time that it started its ranks, and below it one for each local rank."""
+"""torchrun's path for a rank's error file: a directory for each start of its ranks, and below it one for each local rank."""
 _MAX_LOCAL_RANKS = 64
 _LOG_BYTES = 16 * 1024
 Restart = tuple[int, LoggedError | None]
-"""How often torchrun has started a rank again, and why the last time, where that is known: `rank` is the local rank that failed."""
+"""How often torchrun has restarted a rank, and the error before the last restart, if known; its `rank` is the local rank that failed."""
 
 
 def read_rank_errors(ranks: Iterable[RankProcess]) -> dict[int, LoggedError]:
-    """By pid, of those ranks that have an error file of their own: MPI's launchers give all of a pod the same, and nobody knows whose it is."""
+    """Errors by pid, for ranks with an error file of their own. MPI's launchers give all ranks of a pod one file: it is ignored."""
     paths = {rank: (uid(rank.running_pod.pod), _error_file(rank)) for rank in ranks}
     counts = Counter(paths.values())
     own = [(rank, path) for rank, (pod, path) in paths.items() if counts[pod, path] == 1]
@@ -41,8 +41,8 @@ def read_rank_errors(ranks: Iterable[RankProcess]) -> dict[int, LoggedError]:
 
 
 def read_logged_errors(ranks: Iterable[RankProcess], now: float) -> dict[int, LoggedError]:
-    """By pid, the error with which the log of a rank's pod ends, where nothing was written since. The log of several ranks counts for
-    the one that the error names; where it names none, as under mpirun, for all: whose it is other evidence tells."""
+    """By pid, the error at the end of the log of a rank's pod, if nothing was written for `MIN_SILENCE`. In a log of several ranks it
+    counts for the rank that it names, or, if it names none, as under mpirun, for all of them."""
     by_log: dict[Path, list[RankProcess]] = {}
     for rank in ranks:
         if now - rank.running_pod.last_output_time() > MIN_SILENCE:
@@ -57,14 +57,14 @@ def read_logged_errors(ranks: Iterable[RankProcess], now: float) -> dict[int, Lo
 
 
 def read_restarts(ranks: Iterable[RankProcess]) -> dict[int, Restart]:
-    """By pid, of ranks that torchrun has started again; why is told with the first rank of each pod."""
+    """By pid, the restarts of ranks under torchrun; only the first local rank of each pod has the error."""
     found = {rank: _ATTEMPT.fullmatch(_error_file(rank)) for rank in ranks}
     again = {rank: match for rank, match in found.items() if match and int(match[2])}
     return {rank.pid: (int(match[2]), _read_earlier_error(rank, match)) for rank, match in again.items()}
 
 
 def _read_earlier_error(rank: RankProcess, attempt: re.Match[str]) -> LoggedError | None:
-    """What the first local rank that failed before the last start wrote."""
+    """The error of the first local rank that failed before the last restart; None for other than local rank 0."""
     if read_environ(rank.pid).get(b"LOCAL_RANK") != b"0":
         return None
     earlier = f"{attempt[1]}{int(attempt[2]) - 1}"
@@ -79,7 +79,7 @@ def _error_file(rank: RankProcess) -> str:
 
 
 def _read_report(rank: RankProcess, path: str, since: float = 0.0) -> tuple[float, LoggedError | None]:
-    """When it was written, and what it says. No link is followed, nothing is waited for, and a file from before `since` is not read."""
+    """mtime and error of a report in the rank's file system; (0, None) on errors. Follows no links; ignores files from before `since`."""
     directory, _, name = path.rpartition("/")
     if not path.startswith("/"):
         return 0.0, None
@@ -97,5 +97,5 @@ def _read_report(rank: RankProcess, path: str, since: float = 0.0) -> tuple[floa
 
 
 def _start_time(rank: RankProcess) -> float:
-    """In seconds since 1970."""
+    """When the process started, in seconds since 1970."""
     return time.time() - (time.clock_gettime(time.CLOCK_BOOTTIME) - rank.start_ticks / _TICKS_PER_SECOND)

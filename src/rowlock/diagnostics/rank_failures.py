@@ -1,7 +1,7 @@
-"""Stores how ranks failed as soon as it is known: pods are deleted and logs rotate, the record stays.
+"""Stores failures of ranks as soon as they are known: pods are deleted and logs rotate, the record stays.
 
-One file per job, `deaths/<uid of the job>.jsonl`, a death a line; read again after a restart of the server, so that no
-death is written twice. Kept for the newest jobs only.
+One file per job, `deaths/<uid of the job>.jsonl`, one failure per line; it is read after a restart of the server, so that no
+failure is written twice. Kept for the newest jobs only.
 """
 
 import contextlib
@@ -21,22 +21,22 @@ from rowlock.workloads import pods as ranks
 from rowlock.workloads.frameworks import desired_pods
 
 _MAX_FAILURES_PER_JOB = 2000
-"""Failures that are kept for each job: one that crashes for ever fails the same way each time."""
+"""Failures that are kept for each job: a job that crashes for ever fails the same way each time."""
 _TAIL_BYTES = 64 * 1024
 
 
 class RankFailureStore:
-    """The files of rank failures, one a job, in the directory `deaths` of the data directory."""
+    """The files of rank failures, one per job, in the directory `deaths` of the data directory."""
 
     def __init__(self, data: Path) -> None:
         self._records = JobRecords(data / "deaths", failure_from_dict)
 
     def failures_of(self, job: str) -> list[RankFailure]:
-        """Every failure of a job's ranks (the job's uid), in the order in which they were noticed."""
+        """All failures of the ranks of a job (its uid), in the order in which they were recorded."""
         return self._records.of(job)
 
     def add(self, job: str, failure: RankFailure) -> bool:
-        """Store a failure. False when it is stored already, or the job has too many."""
+        """Store a failure. False when it is already stored, or the job has too many."""
         failures = self.failures_of(job)
         if len(failures) >= _MAX_FAILURES_PER_JOB or any(
             (d.pod, d.run, d.started) == (failure.pod, failure.run, failure.started) for d in failures
@@ -51,7 +51,7 @@ class RankFailureStore:
 
 
 def failure_of_run(job: Object, pod: Object, run: Run, directory: Path) -> RankFailure | None:
-    """The failure of one run of a container, from its facts and its log; None when it succeeded."""
+    """The failure of one run of a container, from its exit and its log; None when it succeeded."""
     if run.exit is None or run.exit.code == 0:
         return None
     was_stopped = bool((untrusted.read_object(str(directory / f"exit.{run.number}")) or {}).get("stopped"))
@@ -80,23 +80,23 @@ def failure_of_run(job: Object, pod: Object, run: Run, directory: Path) -> RankF
 
 
 NO_MORE_PROCESSES = "its container had as many processes and threads as it may have (--pids-limit)"
-"""What is said of a rank that was refused another one."""
+"""The `shortage` of a rank that reached its limit of processes."""
 
 
 def _rank_name(job: Object, pod: Object, container: str) -> str:
-    """The rank; a container beside it is named."""
+    """The name of the rank, with the container if it is not the main one."""
     label = ranks.rank_label(job, pod)
     return label if pod["spec"]["containers"][0]["name"] == container else f"container {container} of {label}"
 
 
 def find_run_error(directory: Path, number: int, signal: int = 0) -> LoggedError | None:
-    """What torch's error file says (programs under `@record` and torchrun write one), else what the log says."""
+    """The error in torch's error file (programs under `@record` and torchrun write one), else in the log."""
     reported = read_error_file(directory / f"error.{number}.json") or _read_foreign_error(directory, number)
     return reported or find_error(_read_tail(directory / f"log.{number}"), signal)
 
 
 def _read_foreign_error(directory: Path, number: int) -> LoggedError | None:
-    """What a program of another user left in the run's directory that is its own."""
+    """The error file that a program of another user left in the directory of its run."""
     with contextlib.suppress(OSError), beneath.open_directory(str(directory)) as outer:
         with beneath.open_directory(error_files.directory_of_run(directory, number).name, beneath=outer) as fd:
             return read_error_file(Path(f"/proc/self/fd/{fd}/{error_files.FILE_NAME}"))
@@ -104,10 +104,10 @@ def _read_foreign_error(directory: Path, number: int) -> LoggedError | None:
 
 
 def read_error_file(path: Path) -> LoggedError | None:
-    """The error in a file of torch's; None where there is none."""
+    """The error in one of torch's error files; None when there is none."""
     return parse_error_report(untrusted.read_object(str(path), MAX_REPORT_BYTES))
 
 
 def _read_tail(path: Path) -> str:
-    """The end of a log; nothing when there is none."""
+    """The end of a log; "" when there is none."""
     return untrusted.read_tail(str(path), _TAIL_BYTES).decode(errors="replace")

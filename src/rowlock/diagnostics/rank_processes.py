@@ -1,7 +1,7 @@
-"""Which processes are ranks: of one pod there may be several, below `torchrun`, `mpirun` or a shell script.
+"""Finds the processes that are ranks: a pod may have several, below `torchrun`, `mpirun` or a shell script.
 
-A rank is the topmost Python process that was given a number of its own (torchrun's, which is not its pod's, or MPI's), else the topmost
-Python process; in a job without Python it is the pod's program. What a rank starts (data loaders) is a part of it.
+A rank is the topmost Python process that got its own number (from torchrun, if it differs from its pod's, or from MPI), else the topmost
+Python process; in a job without Python it is the pod's program. Descendants of a rank (data loaders) belong to it.
 """
 
 import contextlib
@@ -19,16 +19,16 @@ from rowlock.objects import Object, dig, is_digits, uid
 from rowlock.workloads import pods
 
 _TORCH_RANK_VARIABLES = (b"RANK", b"LOCAL_RANK", b"TORCHELASTIC_RUN_ID")
-"""What `torchrun` gives every rank; the first two may be the pod's own, for its only rank."""
+"""Variables that `torchrun` sets for every rank; the first two may also be set for the pod, for its only rank."""
 _MPI_RANK_VARIABLES = (b"OMPI_COMM_WORLD_RANK", b"PMIX_RANK", b"PMI_RANK")
-"""What MPI's launchers call a rank's number."""
+"""Variables in which MPI's launchers put a rank's number."""
 _HELPERS = ("rowlock.kubelet.images.kubectl_delivery", "rowlock.kubelet.remote_shell.")
 _MAX_COMMAND = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class RunningPod:
-    """A pod of a job whose program runs."""
+    """A job's pod whose program runs; `log`: the log of that run."""
 
     job: Object
     pod: Object
@@ -36,7 +36,7 @@ class RunningPod:
     log: Path
 
     def last_output_time(self) -> float:
-        """When its last line was written; 0 when there is none."""
+        """The mtime of its log, i.e. when its last line was written; 0 when it is empty."""
         try:
             status = self.log.stat()
         except OSError:
@@ -46,7 +46,7 @@ class RunningPod:
 
 @dataclass(frozen=True, slots=True)
 class RankProcess:
-    """A process that is a rank; `start_ticks` tells it from a later one of the same pid."""
+    """A process that is a rank; `start_ticks` distinguishes it from a later process with the same pid."""
 
     name: str
     pid: int
@@ -59,7 +59,7 @@ class RankProcess:
 
 
 def find_ranks(running_pods: Iterable[RunningPod]) -> list[RankProcess]:
-    """Every rank of these pods, by number where that is known; no two have the same name."""
+    """Every rank of these pods, ordered by number if all are known; names are unique."""
     all_pods = list(running_pods)
     processes = [(number, pid, subject) for subject in all_pods for pid, number in find_python_ranks(subject.run.pid)]
     processes = _find_mpi_ranks(all_pods) or processes
@@ -79,8 +79,8 @@ def find_ranks(running_pods: Iterable[RunningPod]) -> list[RankProcess]:
 
 
 def _find_mpi_ranks(all_pods: Iterable[RunningPod]) -> list[tuple[str, int, RunningPod]]:
-    """The ranks of an MPIJob, or a TrainJob of an MPI runtime: mpirun starts them in other pods from outside, so they are not always
-    below the pods' programs; what they write comes out of the launcher. Begin with the PID namespaces of the pods."""
+    """The ranks of an MPIJob, or a TrainJob of an MPI runtime, found by the pods' PID namespaces: mpirun starts them in other pods from
+    outside, so they are not always descendants of the pods' programs. Their output is in the launcher's log."""
     mpi_pods = [subject for subject in all_pods if subject.job["kind"] == "MPIJob" or _has_ssh_key(subject.pod)]
     by_namespace = {namespace: s for s in mpi_pods if (namespace := _pid_namespace(s.run.pid))}
     if not by_namespace or _pid_namespace(os.getpid()) in by_namespace:
@@ -98,12 +98,12 @@ def _find_mpi_ranks(all_pods: Iterable[RunningPod]) -> list[tuple[str, int, Runn
 
 
 def _has_ssh_key(pod: Object) -> bool:
-    """Whether it belongs to a job whose pods reach each other by ssh."""
+    """Whether the pod belongs to a job whose pods reach each other by ssh."""
     return bool(key_files(dig(pod, "spec.volumes", None) or ()))
 
 
 def _pid_namespace(pid: int) -> str:
-    """ "" where that may not be known, or it has gone."""
+    """The PID namespace of a process; "" when it may not be read, or the process has ended."""
     with contextlib.suppress(OSError):
         return os.readlink(f"/proc/{pid}/ns/pid")
     return ""
@@ -116,7 +116,7 @@ def sort_by_rank(running_pods: Iterable[RunningPod]) -> list[RunningPod]:
 
 
 def find_python_ranks(root: int) -> list[tuple[int, str]]:
-    """The Python ranks below (and with) process `root`: pid and number; "" where a rank has none but its pod's."""
+    """The Python ranks among process `root` and its descendants: pid and number; "" if a rank has only its pod's number."""
     tree = {root: children(root)}
     unvisited = list(tree[root])
     while unvisited:
@@ -140,26 +140,26 @@ def _find_ranks_below(
 
 
 def _rank_number(env: Mapping[bytes, bytes], pod_env: Mapping[bytes, bytes]) -> str:
-    """A rank's number, if it was given one of its own: by `torchrun`, by MPI, or by a script other than its pod's."""
+    """A rank's own number, set by `torchrun`, MPI or a script; "" when it has only its pod's."""
     if any(env[name] != pod_env.get(name) for name in _TORCH_RANK_VARIABLES if name in env):
         return env.get(b"RANK", env.get(b"LOCAL_RANK", b"")).decode(errors="replace")
     return next((env[word].decode(errors="replace") for word in _MPI_RANK_VARIABLES if word in env), "")
 
 
 def _is_helper(pid: int) -> bool:
-    """Whether it is rowlock's own: what stands for kubectl, ssh and sshd in the pods of MPI jobs."""
+    """Whether the process is one of rowlock's replacements for kubectl, ssh and sshd in the pods of MPI jobs."""
     return any(
         word.endswith("/kubectl_delivery.py") or word.startswith(_HELPERS) for word in read_command_line(pid)[:5]
     )
 
 
 def is_python(pid: int) -> bool:
-    """By the name of its program; one that has Python inside has another."""
+    """Whether the process's executable is Python; a program that embeds Python is not recognised."""
     return program_name(pid).startswith(("python", "pypy"))
 
 
 def has_no_python(pid: int) -> bool:
-    """There is no Python in it for sure: neither is that its program nor has it loaded the library."""
+    """Whether the process certainly has no Python: neither its executable is Python nor has it loaded libpython."""
     if not program_name(pid) or is_python(pid):
         return False
     try:
@@ -170,14 +170,14 @@ def has_no_python(pid: int) -> bool:
 
 
 def program_name(pid: int) -> str:
-    """The name of the file that it runs; "" when that may not be known, or it has gone."""
+    """The name of the process's executable; "" when it may not be read, or the process has ended."""
     with contextlib.suppress(OSError):
         return os.path.basename(os.readlink(f"/proc/{pid}/exe"))
     return ""
 
 
 def read_environ(pid: int) -> dict[bytes, bytes]:
-    """As the process was started, warm or cold (`command_line.py`); what it changed since then is not in it."""
+    """The environment with which the process was started, warm or cold (`command_line.py`); later changes are not included."""
     with contextlib.suppress(OSError):
         with open(f"/proc/{pid}/environ", "rb") as file:
             return dict(entry.partition(b"=")[::2] for entry in file.read().split(b"\0") if b"=" in entry)
@@ -185,7 +185,7 @@ def read_environ(pid: int) -> dict[bytes, bytes]:
 
 
 def read_command_line(pid: int) -> list[str]:
-    """The words of its command line; none when it has gone."""
+    """The words of the process's command line; empty when it has ended."""
     with contextlib.suppress(OSError):
         with open(f"/proc/{pid}/cmdline", "rb") as file:
             return [word.decode(errors="replace") for word in file.read(_MAX_COMMAND).split(b"\0")]

@@ -1,4 +1,4 @@
-"""What ranks that wait for each other to come wait for: from the variables of torch's calls, or from torchrun's command line."""
+"""Reads what ranks in a rendezvous wait for: from the variables of torch's calls, or from torchrun's command line."""
 
 import asyncio
 from collections.abc import Iterable
@@ -10,11 +10,11 @@ from rowlock.kubelet.files import untrusted
 
 _TAIL_BYTES = 16 * 1024
 _MAX_RANKS = 64
-"""Ranks that are asked: what is wrong with a rendezvous is seen among fewer."""
+"""The most ranks that are examined: enough to see what is wrong with a rendezvous."""
 
 
 async def read_rendezvous(ranks: Iterable[RankProcess]) -> dict[int, Rendezvous]:
-    """By pid; a rank of which nothing is known is not in it."""
+    """The rendezvous of each rank by pid; ranks about which nothing is known are left out."""
     found: dict[int, Rendezvous] = {}
     for rank in list(ranks)[:_MAX_RANKS]:
         rendezvous = await asyncio.to_thread(_of_torchrun, rank.pid)

@@ -1,9 +1,9 @@
-"""Looks at processes while they run: whether they compute, where their code stands.
+"""Observes running processes: whether they compute, and where their code is.
 
-Nothing is asked of the user's program, and nothing is done to it. `/proc` tells state and CPU; py-spy reads the Python
+The user's program needs no support for this and is not affected. `/proc` tells state and CPU; py-spy reads the Python
 stack from outside, without pausing the process: a pause ends system calls that have a time limit (a `recv` with
-SO_RCVTIMEO answers EINTR), and a library that does not expect that fails for it. A process that runs on while it is read
-can be caught in a muddle; then it is read again. Where py-spy may not or is not there, the reason comes back instead.
+SO_RCVTIMEO returns EINTR), and a library that does not expect that fails. The stack of a process that keeps running can be read in an
+inconsistent state; then it is read again. When py-spy is missing or not permitted, the reason is returned instead.
 """
 
 import asyncio
@@ -29,14 +29,14 @@ _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
 @dataclass(frozen=True, slots=True)
 class StackDump:
-    """A stack, or why there is none."""
+    """A stack, or in `blind` why there is none."""
 
     stack: Stack | None
     blind: str = ""
 
 
 def process_state(pid: int) -> str:
-    """The process's state letter, as in /proc; "" when it has gone."""
+    """The process's state letter, as in /proc; "" when it has ended."""
     with contextlib.suppress(OSError):
         with open(f"/proc/{pid}/stat", "rb") as file:
             return file.read().rpartition(b")")[2].split()[0].decode()
@@ -44,12 +44,12 @@ def process_state(pid: int) -> str:
 
 
 def cpu_seconds(root: int) -> float:
-    """CPU time of a process and all below it, since they began."""
+    """CPU seconds of a process and its descendants since their start."""
     return sum(own_cpu_seconds(pid) for pid in (root, *descendants(root)))
 
 
 def own_cpu_seconds(pid: int) -> float:
-    """CPU time of one process since it began; 0 when it has gone."""
+    """CPU seconds of one process since its start; 0 when it has ended."""
     with contextlib.suppress(OSError, IndexError):
         with open(f"/proc/{pid}/stat", "rb") as file:
             fields = file.read().rpartition(b")")[2].split()
@@ -58,7 +58,7 @@ def own_cpu_seconds(pid: int) -> float:
 
 
 def process_name(pid: int) -> str:
-    """Its name as the kernel has it; "" when it has gone."""
+    """The process's `comm` name; "" when it has ended."""
     with contextlib.suppress(OSError):
         with open(f"/proc/{pid}/comm", "rb") as file:
             return file.read().decode(errors="replace").strip()
@@ -66,19 +66,19 @@ def process_name(pid: int) -> str:
 
 
 def find_py_spy() -> str:
-    """Where py-spy is; "" when it is not installed."""
+    """The path of py-spy; "" when it is not installed."""
     beside_python = Path(sys.executable).parent / "py-spy"
     return str(beside_python) if beside_python.exists() else shutil.which("py-spy") or ""
 
 
 async def dump_stacks(pids: list[int]) -> dict[int, StackDump]:
-    """The stack of each process, some at a time: over all callers together."""
+    """The stack of each process by pid; at most `_MAX_PARALLEL` are read at a time, over all callers."""
     looks = _LOOKS.setdefault(asyncio.get_running_loop(), _Looks())
     return dict(zip(pids, await asyncio.gather(*map(looks.look, pids)), strict=True))
 
 
 class _Looks:
-    """The looks in progress. A second call for the same process waits for the result of the first."""
+    """The dumps in progress. A second call for the same process waits for the result of the first."""
 
     def __init__(self) -> None:
         self._free = asyncio.Semaphore(_MAX_PARALLEL)
@@ -88,7 +88,7 @@ class _Looks:
         task = self._under_way.get(pid)
         if task is None:
             task = self._under_way[pid] = asyncio.create_task(self._dump(pid))
-        return await asyncio.shield(task)  # the others want it when one has gone
+        return await asyncio.shield(task)  # cancelling one caller must not cancel the dump for the others
 
     async def _dump(self, pid: int) -> StackDump:
         try:
@@ -102,11 +102,11 @@ _LOOKS: WeakKeyDictionary[asyncio.AbstractEventLoop, _Looks] = WeakKeyDictionary
 
 
 async def dump_stack(pid: int) -> StackDump:
-    """One process's stack."""
+    """The stack of one process, or why it cannot be read."""
     tool = find_py_spy()
     if not tool:
         return StackDump(None, "py-spy is not installed where rowlock runs (`pip install py-spy`)")
-    if await asyncio.to_thread(has_no_python, pid):  # the kernel's answer waits while a process maps memory
+    if await asyncio.to_thread(has_no_python, pid):  # reading /proc/…/maps blocks while the process maps memory
         return StackDump(None, "they are not Python programs")
     dump = StackDump(None)
     for _ in range(_TRIES):
@@ -130,9 +130,9 @@ async def _run_py_spy(tool: str, pid: int) -> StackDump:
 
 
 async def _ask_py_spy(tool: str, pid: int, *flags: str) -> tuple[object, str]:
-    """Its answer, and why there is none."""
+    """py-spy's JSON, and "" or why there is none."""
     command = [tool, "dump", "--json", "--nonblocking", *flags, "--pid", str(pid)]
-    env = {**os.environ, "RUST_BACKTRACE": "0"}  # else its last line is not why it failed
+    env = {**os.environ, "RUST_BACKTRACE": "0"}  # so that its last line is the error
     process = await asyncio.create_subprocess_exec(
         *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE, env=env
     )
