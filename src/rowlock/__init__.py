@@ -8,7 +8,7 @@ Read `docs/design/walk.md` for the house and the walk of one submit through it.
 __version__ = "0.1.0"
 
 KUBERNETES = "1.34.4"
-"""The release whose API this is. `make types` after a change: the table of types is that release's, and a test says so."""
+"""The Kubernetes release whose API rowlock serves. Run `make types` after a change: a test checks that the table of types matches."""
 
 _CLIENT = {
     "Client": "client",
@@ -21,7 +21,7 @@ _ERRORS = ("ClientError", "JobFailed", "RequestRefused", "ServerUnreachable", "S
 
 
 def __getattr__(name: str) -> object:
-    """The Python client, imported when first used: the command lines and ranks need none of it."""
+    """Import the Python client on first use: the command lines and ranks do not need it."""
     module = "client_errors" if name in _ERRORS else _CLIENT.get(name)
     if module is None:
         raise AttributeError(f"module 'rowlock' has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""`python -m rowlock`: the command `rowlock`, with the packages of this interpreter."""
+"""`python -m rowlock`: runs the command `rowlock` with this interpreter."""
 
 from rowlock.cli.main import rowlock
 

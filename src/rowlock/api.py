@@ -1,14 +1,14 @@
-"""`Api`: the nine verbs that stand between rowlock and any cluster; and what flows through them.
+"""`Api`: the nine verbs between rowlock and any cluster, and their arguments and results.
 
     get  list  watch  create  update  patch  delete  bind  log
 
 Two things implement it: the store of the embedded cluster (`storage/`) and a real API server over HTTPS (`kube/`).
 Everything else is written once, against this module. The contract, for both:
 
- 1. Objects are complete JSON dicts with `apiVersion` and `kind`; what is returned is never mutated by anybody.
+ 1. Objects are complete JSON dicts with `apiVersion` and `kind`; returned objects are never mutated.
  2. A returned write is durable: it survives `kill -9` and power loss.
- 3. `update` and `patch` with a `resourceVersion` in the object raise Conflict when somebody wrote since.
-    Without one they apply to whatever is there.
+ 3. `update` and `patch` with a `resourceVersion` in the object raise Conflict when the object has changed since.
+    Without one they apply to the current object.
  4. With `subresource="status"` only `status` changes; without it `status` is kept as it was (kinds that have the
     status subresource). `generation` counts changes of anything but metadata and status.
  5. An update that changes nothing writes nothing: same resourceVersion, no watch event.
@@ -19,10 +19,10 @@ Everything else is written once, against this module. The contract, for both:
     A Pod that is bound to a node is deleted gracefully: first marked, removed by its kubelet. Dependents follow the
     propagation policy (background by default).
  9. `bind` puts a pod on a node once; a second bind raises Conflict.
-10. `dry_run=True` goes through everything but the write.
+10. `dry_run=True` does everything except the write.
 11. Every error is an `ApiError` of `errors.py`.
 
-Deciding code never calls these: it reads a `View` and returns `Write`s, which `controllers/writer.py` carries out.
+Deciding code never calls the verbs: it reads a `View` and returns `Write`s, which `controllers/writer.py` carries out.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ Propagation = Literal["Background", "Foreground", "Orphan"]
 FieldValidation = Literal["Ignore", "Warn", "Strict"]
 
 
-class Change(msgspec.Struct, frozen=True):  # a dataclass would do, and take 15 times as long to make
-    """One step of a watch. A Bookmark carries only `revision`: everything up to it has been seen.
+class Change(msgspec.Struct, frozen=True):  # not a dataclass: creating one takes 15 times as long
+    """One event of a watch. A Bookmark carries only `revision`: all changes up to it have been delivered.
 
-    `old` is the object before a Modified or Deleted change where the implementation knows it (selectors need it:
-    an object that stops matching is seen as Deleted)."""
+    `old` is the object before a Modified or Deleted change, if the implementation knows it (selectors need it:
+    an object that stops matching is reported as Deleted)."""
 
     type: Literal["Added", "Modified", "Deleted", "Bookmark"]
     revision: int
@@ -67,12 +67,12 @@ class Page:
 
 @dataclass(slots=True)
 class WriteSequence:
-    """Writes that are issued together but mean one after the other: those behind a refused one are not made, and
-    raise `NotTried`. A cluster across the network cannot keep the order of what is under way at once, and need not."""
+    """Writes that are issued concurrently but take effect in order: those after a refused one are not made, and
+    raise `NotTried`. A remote cluster cannot keep the order of concurrent requests, and ignores this."""
 
     refused: bool = False
     failed_commits: int | None = None
-    """Commits that had failed when its first write was made: one more, and what was written before is lost."""
+    """The store's number of failed commits at the first write: if it has grown, earlier writes of the sequence are lost."""
 
 
 class WriteOptions(msgspec.Struct, frozen=True):
@@ -81,22 +81,22 @@ class WriteOptions(msgspec.Struct, frozen=True):
     dry_run: bool = False
     manager: str = ""
     force: bool = False
-    """Server-side apply only: take fields over from other managers."""
+    """Server-side apply only: take over fields of other managers."""
     validation: FieldValidation = "Ignore"
     """What to do with unknown and duplicate fields."""
-    warnings: list[str] = []  # each has its own
+    warnings: list[str] = []  # msgspec copies it for each instance
     """Filled by the callee: sentences for the Warning header."""
     is_large: bool = False
-    """Of a patch: it, or its object, is so large that it is made beside the event loop."""
+    """For a patch: it, or its object, is so large that it is applied in another thread."""
     sequence: WriteSequence | None = None
-    """The run that this write belongs to."""
+    """The sequence that this write belongs to."""
     review: Callable[[Object | None, Object], None] | None = None
-    """Asked with the object before (None = it is created) and after, before anything is admitted; it may raise."""
+    """Called before admission with the old object (None = it is created) and the new one; it may raise to refuse the write."""
     may_use_queue: Callable[[str], bool] | None = None
-    """Of a writer who is not the owner: whether that user may name a queue that is not the namespace's own."""
+    """For a user other than the owner: whether this user may name a queue other than that of the namespace."""
     is_settled: bool = False
-    """Of a create inside the server: the object is as it would be read from JSON, defaults and all, and only its metadata is
-    looked at."""
+    """For a create inside the server: the object is already in its final form, including defaults, so admission only
+    processes its metadata."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,13 +122,13 @@ class LogOptions:
     timestamps: bool = False
     limit_bytes: int | None = None
     start_timeout: float = 0.0
-    """Seconds that a container which is on its way may take to start, before the refusal that it is waiting to. Of the
-    embedded cluster; its API server sets it."""
+    """Seconds to wait for a container to start before the request is refused because it is still waiting. Used by the
+    embedded cluster only; its API server sets it."""
     read_size: int = 1 << 18
-    """Bytes of a piece at most, where a file is read (a real cluster sends what it likes): who merges many logs holds a piece of each."""
+    """The most bytes of a chunk read from a file (a real cluster chooses its own): merging many logs keeps one chunk of each in memory."""
     owner: str = ""
-    """The uid of a job: where its pod of that name is gone (or, with `previous`, was made anew), what the last one wrote
-    is meant, as long as it is kept, and no other job's. "" = anybody's, of a pod that is gone."""
+    """The uid of a job: if the pod is gone (or, with `previous`, was recreated), return the kept log of the last pod of that name
+    of this job only. "" = of any job, if the pod is gone."""
 
 
 WRITE = WriteOptions()
@@ -137,10 +137,10 @@ LOG = LogOptions()
 
 
 class Api(Protocol):
-    """The seam. See the module's docstring for the contract."""
+    """The interface of a cluster. See the module's docstring for the contract."""
 
     keeps_order: bool
-    """Whether writes that are issued together are made in their order, and creates and updates follow `WriteOptions.sequence`."""
+    """Whether concurrent writes take effect in the order of the calls, and creates and updates honour `WriteOptions.sequence`."""
 
     async def get(self, kind: Kind, namespace: str, name: str) -> Object: ...
 
@@ -194,7 +194,7 @@ class Api(Protocol):
 
 
 class View(Protocol):
-    """A consistent, read-only look at the world, for deciding. Holds committed objects only.
+    """A consistent, read-only view of the cluster's committed objects, for deciding.
 
     It does not change during one call of a deciding function; iteration order is (namespace, name)."""
 
@@ -217,7 +217,7 @@ class View(Protocol):
 
 
 class ObservedView(View, Protocol):
-    """A View that tells of each change once it is committed, in the turn of the event loop in which readers see it."""
+    """A View that calls observers for each committed change, in the same turn of the event loop in which readers see it."""
 
     def observe(self, kinds: Iterable[Kind], observer: Callable[[Change], None]) -> None: ...
 
@@ -233,7 +233,7 @@ INDEXED: frozenset[str] = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """An Event on `regarding`. Equal ones (same object, part, type, reason, message, source) are counted, not repeated."""
+    """An Event on `regarding`. Equal ones (same object, field path, type, reason, message, source) are counted, not repeated."""
 
     regarding: Object
     type: Literal["Normal", "Warning"]
@@ -241,12 +241,12 @@ class Record:
     message: str
     source: str
     field_path: str = ""
-    """The field it is about, such as `spec.containers{main}`; "" = all of the object."""
+    """The field that it is about, such as `spec.containers{main}`; "" = the whole object."""
 
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """`failure_records` is recorded when the API refuses, with `{error}` in messages replaced by the API's sentence."""
+    """Create an object. If the API refuses, `failure_records` are recorded, with `{error}` replaced by the API's message."""
 
     kind: Kind
     object: Object
@@ -255,7 +255,7 @@ class Create:
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """The whole object, with the resourceVersion it was decided on."""
+    """Replace the whole object; it carries the resourceVersion that the decision was based on."""
 
     kind: Kind
     object: Object
@@ -274,7 +274,7 @@ class Patch:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """An object that is already gone counts as deleted."""
+    """Delete an object; one that is already gone counts as deleted."""
 
     kind: Kind
     namespace: str
@@ -297,11 +297,11 @@ Write = Create | Update | Patch | Delete | Bind | Record
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What to write, in this order; and when to look again (seconds from now, None = only when something changes).
+    """What to write, in this order; and when to reconcile again (seconds from now, None = only after a change).
 
-    A write that fails with Conflict or AlreadyExists ends the turn: the controller looks again. Any other ApiError
-    ends it too, and the key is tried again with back-off. So is one whose controller is `requeue`: it could not do all
-    that it should, and nothing that wakes it may ever change."""
+    A write that fails ends the turn, and the key is requeued with backoff; Conflict and AlreadyExists are not
+    logged, because the view was stale. `requeue` also requeues the key with backoff: the controller could not do everything,
+    and no change that wakes it may ever come."""
 
     writes: tuple[Write, ...] = ()
     requeue_after: float | None = None
@@ -312,16 +312,16 @@ NOTHING = Decision()
 
 
 class Controller(Protocol):
-    """Something that decides. One instance serves a whole cluster; it may cache, but must survive losing its cache."""
+    """A controller. One instance serves a whole cluster; it may cache, but must survive losing its cache."""
 
     name: str
     kinds: tuple[Kind, ...]
     """Changes of these kinds wake it."""
 
     def keys(self, view: View, change: Change) -> Iterable[Key]:
-        """Whom to look at after a change. Controllers that look at the whole cluster return one constant key."""
+        """The keys to reconcile after a change. Controllers for the whole cluster return one constant key."""
         ...
 
     def decide(self, view: View, key: Key, now: float) -> Decision:
-        """What to do about `key`. Pure but for caches: same view, key and now, same decision."""
+        """What to do about `key`. Pure except for caches: the same view, key and `now` give the same decision."""
         ...

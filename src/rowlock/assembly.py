@@ -1,7 +1,7 @@
 """The assembly: one embedded cluster and its faces (Kubernetes API, REST) on one HTTPS port.
 
-The only module that knows both a cluster and its faces. When everything answers it writes `server.json`, the
-kubeconfig and the token into the data directory; SIGTERM and SIGINT end it in order. Pods go on without it.
+The only module that knows both a cluster and its faces. When everything answers, it writes the kubeconfig and `server.json`
+into the data directory. SIGTERM and SIGINT shut it down gracefully; pods keep running.
 """
 
 from __future__ import annotations
@@ -58,12 +58,12 @@ from rowlock.server_settings import ServerSettings
 from rowlock.storage.store import Store
 
 _LARGE_DATABASE = 16 << 20
-"""Bytes of `cluster.db` from which a start says what it is busy with (`rowlock up` shows lines that begin with `starting: `)."""
+"""Bytes of `cluster.db` above which a start reports its progress (`rowlock up` shows lines that begin with `starting: `)."""
 _MANY_OBJECTS = 10_000
 
 
 def _report_running_pods(cluster: LocalCluster) -> None:
-    """Ctrl-C ends the server, not the jobs; a person should not have to guess that."""
+    """Print that pods keep running: Ctrl-C ends the server, not the jobs."""
     running = sum(objects.phase(pod) == "Running" for pod in cluster.store.view.all(kinds.POD))
     if running:
         pods, it = ("1 pod keeps running", "it") if running == 1 else (f"{running} pods keep running", "them")
@@ -71,18 +71,18 @@ def _report_running_pods(cluster: LocalCluster) -> None:
 
 
 def _current_snapshot(scheduler: Scheduler, store: Store) -> Snapshot:
-    """What the scheduler would plan from at this moment."""
+    """The snapshot from which the scheduler would plan now."""
     return scheduler.snapshot(store.view, time.time())
 
 
 class _ByListener:
-    """One server for two kinds of listeners: what comes to the browsers' port is the door's."""
+    """An ASGI application for two kinds of listeners: requests to the browsers' ports go to the door, all others to the API."""
 
     def __init__(self, api: ASGIApp, door: BrowserDoor, browser_ports: tuple[int, ...]) -> None:
         self._api, self._door, self._browser_ports = api, door, frozenset(browser_ports)
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
-        """Not a coroutine of its own: the API's requests shall not pay for it."""
+        """Dispatch by port. It returns the application's coroutine instead of being one, to save time in each API request."""
         port = (scope.get("server") or ("", 0))[1]
         return (self._door if port in self._browser_ports else self._api)(scope, receive, send)
 
@@ -101,7 +101,7 @@ class Server:
         self.stop_event = asyncio.Event()
         self.identity_provider = IdentityProvider.from_flags(options)
         self._port = 0
-        """The one that is listened on, once there is one."""
+        """The HTTPS port, once listening; 0 before."""
 
     def cluster(self) -> LocalCluster:
         settings = self.settings()
@@ -116,7 +116,7 @@ class Server:
         return cluster
 
     def settings(self) -> ClusterSettings:
-        """The flags as the cluster wants them. Waits for the child that sees to the certificates."""
+        """The cluster's settings from the flags. Waits for the child process that makes the certificates."""
         options = self.options
         disabled = frozenset(part for part in options.without.split(",") if part)
         kubelet = KubeletSettings(
@@ -153,7 +153,7 @@ class Server:
         )
 
     async def run(self) -> None:
-        """Until SIGTERM or SIGINT."""
+        """Serve until SIGTERM or SIGINT."""
         loop = asyncio.get_running_loop()
         for signal_number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(signal_number, self.stop_event.set)
@@ -226,7 +226,7 @@ class Server:
             work.append(token_sources.local_login(api_settings, self.options.system).run())
         routes = [door.code_route, *rest_api.routes]
         app = application.application(routes, cluster.store, api_settings, exec_sessions, authorizer)
-        with watchdog:  # what is made before that holds up nobody
+        with watchdog:  # no client is served before this, so long turns until here do not matter
             await self.serve_http(
                 app,
                 door,
@@ -248,7 +248,7 @@ class Server:
         announce: Callable[[], None],
         before_stop: Callable[[], None] = lambda: None,
     ) -> None:
-        """Serve the application and do its work until `stop_event` is set; `announce` when it answers."""
+        """Serve the application and run its background work until `stop_event` is set; call `announce` once it answers."""
         door.exec_app = app
         browser_port, ui_port = browser_listeners.ports
         listeners = [*listeners, *browser_listeners.sockets]
@@ -272,9 +272,9 @@ class Server:
                 self._clock.clients.add(listener.fileno())
                 listener.listen(
                     connection_limits.ACCEPT_QUEUE
-                )  # asyncio takes one number for the queue and for what it accepts in one turn
+                )  # asyncio uses `backlog` both for the queue and for the connections accepted in one turn
             heap_collector.tune()
-            await asyncio.to_thread(announce)  # files that are synced, while pods of before run and clients come
+            await asyncio.to_thread(announce)  # it fsyncs files, which must not block the event loop
             await self.stop_event.wait()
             before_stop()
             server.should_exit = True
@@ -283,7 +283,7 @@ class Server:
                 task.cancel()
 
     def open_door(self, rest_api: RestApi, token: str, listeners: sockets.BrowserListeners) -> BrowserDoor:
-        """The browsers' door, at loopback's port and, where that was asked for, at another address."""
+        """The browsers' door, on the loopback port and, if configured, at another address."""
         options = self.options
         port, ui_port = listeners.ports
         names = sockets.server_names(sockets.parse_ui_address(options.ui_address)[0], options.tls_san)
@@ -292,7 +292,7 @@ class Server:
         )
 
     def _ui_certificate(self, ui_port: int) -> tuple[int, ssl.SSLContext] | None:
-        """The certificate that browsers are shown: the one of the flags, else the server's own. Raises OSError."""
+        """The web UI's port and TLS context, with the certificate of the flags, else the server's own. Raises OSError."""
         options = self.options
         if not ui_port:
             return None
@@ -318,7 +318,7 @@ class Server:
         )
 
     def _announce(self, listener: socket.socket, token: str, door: BrowserDoor, notice: str) -> None:
-        """Files that say how to reach us; `server.json` last, because `rowlock up -d` waits for it."""
+        """Write the files that tell clients how to reach the server; `server.json` last, because `rowlock up -d` waits for it."""
         url = f"https://{sockets.HOST}:{listener.getsockname()[1]}"
         server_files.write_file(
             self.data_dir / "kubeconfig", server_files.kubeconfig(url, self.data_dir / "ca.crt", token)
@@ -328,7 +328,7 @@ class Server:
         self.write_server_json(url, door, self.data_dir / "kubeconfig", notice)
 
     def write_server_json(self, url: str, door: BrowserDoor, kubeconfig_path: Path, notice: str) -> None:
-        """Say how to reach us: `rowlock up -d` waits for this file. `kubeconfig_path` is what kubectl shall use."""
+        """Write `server.json`, for which `rowlock up -d` waits. `kubeconfig_path`: the kubeconfig for kubectl."""
         port = url.rpartition(":")[2]
         bind = sockets.parse_bind(self.options.bind)
         other_names = sockets.server_names(bind, self.options.tls_san) if bind or not self.options.ui_address else []
@@ -352,7 +352,7 @@ class Server:
 
 
 def _describe_os_error(error: OSError, options: ServerSettings) -> str:
-    """One sentence with what to do now."""
+    """One sentence that says what failed and what to do now."""
     if isinstance(error, ssl.SSLError):
         names = ", ".join(str(options.data_dir / name) for name in ("server.crt", "server.key"))
         return f"the server's certificate and its key do not belong together or are damaged ({error}): remove {names}; they are made anew"
@@ -366,11 +366,11 @@ def _describe_os_error(error: OSError, options: ServerSettings) -> str:
 
 
 def _run(options: ServerSettings, certificate_process: subprocess.Popen[bytes], server_class: type[Server]) -> None:
-    """Until it is stopped. Raises ApiError, OSError for a start that was refused."""
+    """Run the server until it is stopped. Raises ApiError, OSError when it cannot start."""
     clock = loop_watchdog.TurnClock()
 
     async def run() -> None:
-        await server_class(options, certificate_process, clock).run()  # made here: it belongs to this loop
+        await server_class(options, certificate_process, clock).run()  # created here, inside its event loop
 
     try:
         with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(clock)) as runner:
@@ -387,13 +387,13 @@ def _run(options: ServerSettings, certificate_process: subprocess.Popen[bytes], 
 def serve(
     options: ServerSettings, certificate_process: subprocess.Popen[bytes], server_class: type[Server] = Server
 ) -> int:
-    """The life of the server. `certificate_process` is the child that sees to the certificates."""
+    """Run the server; return its exit code. `certificate_process`: the child process that makes the certificates."""
     try:
         _run(options, certificate_process, server_class)
     except Exception as error:
         shortage = find_shortage(error, options.data_dir)
         if not shortage and not isinstance(error, ApiError | OSError):
-            raise  # a trace that is worth reading
+            raise  # a bug: show the traceback
         print(f"error: {_refusal(error, shortage, options)}", file=sys.stderr)
         return 1
     return 0

@@ -1,7 +1,7 @@
 """`LocalCluster`: one machine as a whole cluster: store, job operators, scheduler, collector and kubelet, assembled.
 
-An async context manager. Entered, it has an open store with what a new cluster holds; `run()` keeps its controllers
-and its kubelet at work until it is cancelled. Who serves it over HTTP is none of its business (`assembly.py`).
+An async context manager. Entered, it has an open store with the initial objects of a cluster; `run()` runs its controllers
+and its kubelet until cancelled. Serving it over HTTP is up to `assembly.py`.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ from rowlock.workloads.figures.usage_series import UsageSeries
 
 @dataclass(frozen=True)
 class ClusterSettings:
-    """What a cluster is told at its start. `disabled_parts` may name "kubelet" and "scheduler"."""
+    """Settings of a cluster. `disabled_parts` may contain "kubelet" and "scheduler"."""
 
     data_dir: Path
     kubelet: KubeletSettings
@@ -74,13 +74,13 @@ class ClusterSettings:
     event_ttl: float = EVENT_TTL
     """Seconds that an Event is kept after it was last seen."""
     retention: Retention = field(default_factory=Retention)
-    """How long the archive keeps what."""
+    """How long, and how much, the archive keeps."""
     requires_unix_accounts: bool = False
-    """Whether pods run only in projects that have a Unix account: the machine is its users' together."""
+    """Whether pods run only in projects that have a Unix account, because several users share the machine."""
     accepts_loss: bool = False
-    """Whether a database that lacks changes which it once had is gone on with."""
+    """Whether to continue with a database that lacks changes which were once durable."""
     half_life: float = 0.0
-    """Of time-based fair share, in seconds; 0 = the past does not count."""
+    """The half-life of past usage in time-based fair share, in seconds; 0 = past usage does not count."""
 
 
 class LocalCluster:
@@ -107,7 +107,7 @@ class LocalCluster:
         self.service_accounts = ServiceAccountTokens(settings.data_dir / KEY_FILE, self.store.view)
         self.authorizer = RbacAuthorizer(self.store.view)
         self.notice = self._describe_leftovers()
-        """What a person who starts the cluster should read, in sentences."""
+        """Warnings for the user who starts the cluster, in sentences; "" = none."""
         planning = Planning(half_life=settings.half_life)
         self.scheduler = Scheduler(planning, stopwatch=time.perf_counter) if has_scheduler else None
         self.archive = Archive(
@@ -119,7 +119,7 @@ class LocalCluster:
         self.archive.watch_spool(settings.data_dir / "logs")
         self.archive.watch_spool(settings.data_dir / "logs" / EARLIER_RUNS)
         self.kubelet: Kubelet | None = None
-        """None before the cluster is entered, and where that part is disabled."""
+        """None before the cluster is entered, and when the kubelet is disabled."""
         self.diagnostics: diagnostics.Diagnostics | None = None
 
     def _describe_leftovers(self) -> str:
@@ -145,7 +145,7 @@ class LocalCluster:
         self.diagnostics = diagnostics.attach_diagnostics(self.kubelet, view, settings.data_dir)
 
     def _archive_usage(self, card: PodCard, series: UsageSeries) -> None:
-        """Of a pod that belongs to a job: others are no runs."""
+        """Archive the usage of a pod, if it belongs to a job."""
         if card.owner:
             body = {"pod": card.uid, **series.to_json()}
             self.archive.put(f"usage/{card.uid}/{series.start}", put_samples(card.owner, card.name, series.start, body))
@@ -156,7 +156,7 @@ class LocalCluster:
         await self.store.close()
 
     def drain(self, seconds: float) -> None:
-        """Refuse new jobs, and pods of none, for so long: the cluster is about to be stopped."""
+        """Refuse new jobs, and pods without a job, for so many seconds: the cluster is about to be stopped."""
         self._draining.begin(seconds)
 
     def _read_log(self, namespace: str, pod: str, options: LogOptions) -> AsyncIterator[bytes]:
@@ -169,7 +169,7 @@ class LocalCluster:
             try:
                 await self.store.create(kind, obj)
             except AlreadyExists:
-                pass  # edited or not, it is theirs now
+                pass  # never overwrite an existing one: users may have edited it
 
         settings = self.settings
         node_objects = fake_nodes.make_fake_nodes(settings.fake_nodes, settings.kubelet.simulated_gpus, time.time())
@@ -187,7 +187,7 @@ class LocalCluster:
             await self.store.delete(NODE, "", node)
 
     def controllers(self) -> list[Controller]:
-        """Who decides here. Without a scheduler nobody declares gangs either: both belong together."""
+        """The controllers of this cluster. Without a scheduler no controller creates PodGroups either."""
         active: list[Controller] = [
             *training.controllers(PARITIES[self.settings.parity]),
             *batch_job.controllers(declares_gangs=self.scheduler is not None),
@@ -201,7 +201,7 @@ class LocalCluster:
         return active
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run the controllers, the kubelet and its diagnostics until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             if self.kubelet:
                 tasks.create_task(self.kubelet.run(self.store.changes()))

@@ -1,4 +1,4 @@
-"""What can go wrong, as a small family; each member knows its HTTP status and Kubernetes reason.
+"""The errors of the API; each class has its HTTP status and Kubernetes reason.
 
     ApiError
     ├── BadRequest            400  BadRequest          the request itself makes no sense
@@ -39,7 +39,7 @@ class Cause:
 
 
 class ApiError(Exception):
-    """Base of all answers that are not a success. `details` is Status.details without its causes."""
+    """Base of all error answers. `details` is Status.details without its causes."""
 
     code: ClassVar[int] = 500
     reason: ClassVar[str] = "InternalError"
@@ -140,7 +140,7 @@ class Internal(ApiError):
 
 
 class UnknownError(ApiError):
-    """A client's mistake that a real server takes for an accident of its own: it gives it no reason."""
+    """A client's mistake that a real server reports as an internal error without a reason."""
 
     code, reason = 500, ""
 
@@ -154,7 +154,7 @@ class Timeout(ApiError):
 
 
 class NotTried(Conflict):
-    """A write before it in its run was refused, so this one was not made. It never leaves the process."""
+    """The write was not made, because an earlier one of its sequence was refused. Never sent to clients."""
 
 
 ERROR_CLASSES: tuple[type[ApiError], ...] = (
@@ -183,7 +183,7 @@ def not_found(plural: str, name: str, group: str = "") -> NotFound:
 
 
 def forbidden(plural: str, name: str, why: str, group: str = "", causes: Sequence[Cause] = ()) -> Forbidden:
-    """`pods "x" is forbidden: why`, with causes where it has any."""
+    """`pods "x" is forbidden: why`, with `causes` if any."""
     resource = f"{plural}.{group}" if group else plural
     details = {"name": name, "kind": plural, **({"group": group} if group else {})}
     return Forbidden(f'{resource} "{name}" is forbidden: {why}', details=details, causes=causes)
@@ -192,7 +192,7 @@ def forbidden(plural: str, name: str, why: str, group: str = "", causes: Sequenc
 def already_exists(
     plural: str, name: str, group: str = "", deleting: bool = False, generated: bool = False
 ) -> AlreadyExists:
-    """`pods "x" already exists`; of an object that asked for a name to be made, that none was found."""
+    """`pods "x" already exists`; if `generated`, that no unique name could be generated."""
     resource = f"{plural}.{group}" if group else plural
     details = {"name": name, "kind": plural, **({"group": group} if group else {})}
     text = "object is being deleted: " if deleting else ""
@@ -211,12 +211,12 @@ def conflict(plural: str, name: str, why: str, group: str = "") -> Conflict:
 
 
 MAX_CAUSES = 500
-"""Causes of one answer: a request of 3 MiB can have a hundred thousand, whose answer would have 98 MB."""
+"""The most causes of one answer: a request of 3 MiB can have a hundred thousand, with an answer of 98 MB."""
 
 
 def invalid(kind: str, name: str, causes: Sequence[Cause], group: str = "") -> Invalid:
-    """`PyTorchJob.kubeflow.org "x" is invalid: field: message`, several causes in brackets, as the real server; of
-    more than `MAX_CAUSES` the first, and how many more there are."""
+    """`PyTorchJob.kubeflow.org "x" is invalid: field: message`, with several causes in brackets, as the real server; at
+    most `MAX_CAUSES`, followed by the number of others."""
     subject = f"{kind}.{group}" if group else kind
     lines = list(dict.fromkeys(f"{c.field}: {c.message}" if c.field else c.message for c in causes))
     if len(lines) > MAX_CAUSES:

@@ -1,8 +1,8 @@
-"""The table of kinds: what lives in a cluster, under which names and paths.
+"""The table of kinds: which kinds a cluster has, with their names and paths.
 
 One row per kind that rowlock serves. Discovery, routes, storage keys, owner references and the CLI all
-read this table; a kind that is not here is answered *Unsupported*, politely. What a kind's fields are is not here but
-in the table of types (`apiserver/schema/types.py`); what a kind's columns are is in `apiserver/printers/columns.txt`.
+read this table; other kinds are refused with NotFound. The fields of kinds are in the
+table of types (`apiserver/schema/types.py`), their columns in `apiserver/printers/columns.txt`.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from rowlock.errors import NotFound
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Kind:
-    """One row; there is one of each, so rows are equal when they are the same. `subresources` are the paths below an
-    object that the API serves."""
+    """One row of the table, a singleton that is compared by identity. `subresources`: the paths below an object that the API
+    serves."""
 
     group: str
     version: str
@@ -26,7 +26,7 @@ class Kind:
     subresources: frozenset[str] = frozenset()
     categories: tuple[str, ...] = ()
     custom: bool = field(default=False)
-    """A custom resource on a real cluster: strict decoding, pruning and patches differ from built-in kinds."""
+    """Whether it is a custom resource on a real cluster: strict decoding, pruning and patches differ from built-in kinds."""
     api_version: str = field(init=False)
 
     def __post_init__(self) -> None:
@@ -62,7 +62,7 @@ POD = _core(
 SERVICE = _core("Service", "services", "svc", subs="status", all_=True)
 EVENT = _core("Event", "events", "ev")
 EVENTS_V1_EVENT = Kind("events.k8s.io", "v1", "Event", "events", ("ev",))
-"""An Event's other spelling, not a kind of its own: nothing is stored under it (`apiserver/endpoints/events.py`)."""
+"""Another representation of Event: nothing is stored under it (`apiserver/endpoints/events.py`)."""
 CONFIG_MAP = _core("ConfigMap", "configmaps", "cm")
 SECRET = _core("Secret", "secrets")
 SERVICE_ACCOUNT = _core("ServiceAccount", "serviceaccounts", "sa", subs="token")
@@ -77,7 +77,7 @@ CLUSTER_ROLE_BINDING = Kind(
     "rbac.authorization.k8s.io", "v1", "ClusterRoleBinding", "clusterrolebindings", namespaced=False
 )
 RBAC: tuple[Kind, ...] = (ROLE, ROLE_BINDING, CLUSTER_ROLE, CLUSTER_ROLE_BINDING)
-"""What rights are made of."""
+"""The kinds of RBAC."""
 AUTOSCALER = Kind(
     "autoscaling", "v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers", ("hpa",), True, frozenset({"status"}),
     ("all",),
@@ -105,11 +105,11 @@ CLUSTER_TRAINING_RUNTIME = Kind(
     custom=True,
 )
 WORKLOADS: tuple[Kind, ...] = (*JOBS, BATCH_JOB, JOB_SET, TRAIN_JOB)
-"""Kinds that people see as workloads. A Job or a JobSet that another object has made is a part of that one."""
+"""Kinds that users see as workloads. A Job or JobSet that is owned by another workload is a part of that one."""
 PARENTS = {BATCH_JOB: JOB_SET, JOB_SET: TRAIN_JOB}
-"""Kinds of workloads that may be parts, each with the kind of what they are parts of."""
+"""Kinds that may be parts of another workload → the kind of that workload."""
 TRAINER: tuple[Kind, ...] = (JOB_SET, TRAIN_JOB, TRAINING_RUNTIME, CLUSTER_TRAINING_RUNTIME)
-"""Kubeflow Trainer's kinds, and the one that its jobs become."""
+"""Kubeflow Trainer's kinds, and the kind that its jobs create."""
 
 QUEUE = Kind(
     "scheduling.run.ai", "v2", "Queue", "queues", ("q",), False, frozenset({"status"}), custom=True
@@ -124,7 +124,7 @@ VOLCANO_POD_GROUP = Kind(
     "scheduling.volcano.sh", "v1beta1", "PodGroup", "podgroups", subresources=frozenset({"status"}), custom=True
 )
 OTHER_POD_GROUPS: tuple[Kind, ...] = (COSCHEDULING_POD_GROUP, VOLCANO_POD_GROUP)
-"""Gangs in the words of other schedulers, which Kubeflow Trainer writes. They have no short names: `pg` is ours."""
+"""PodGroups of other schedulers, which Kubeflow Trainer writes. They have no short names: `pg` is KAI's PodGroup."""
 
 KINDS: tuple[Kind, ...] = (
     NAMESPACE, NODE, POD, SERVICE, EVENT, CONFIG_MAP, SECRET, SERVICE_ACCOUNT, PERSISTENT_VOLUME_CLAIM,
@@ -144,7 +144,7 @@ _ELSEWHERE: dict[tuple[str, str], str] = {
     **{("kubeflow.org", plural): _KATIB for plural in ("experiments", "suggestions", "trials")},
     **{("sparkoperator.k8s.io", plural): _SPARK for plural in ("sparkapplications", "sparkconnects")},
 }
-"""(group, plural) of kinds for which clients of Kubeflow ask in vain → the reason, and what to do instead."""
+"""(group, plural) of kinds that Kubeflow's clients request but rowlock lacks → the reason, and what to do instead."""
 
 
 def by_path(group: str, version: str, plural: str) -> Kind:
@@ -157,13 +157,13 @@ def by_path(group: str, version: str, plural: str) -> Kind:
 
 
 def by_api_version(api_version: str, kind: str) -> Kind | None:
-    """The row for an object's `apiVersion` and `kind`; the version may be any, the group counts."""
+    """The row for an object's `apiVersion` and `kind`, ignoring the version; None when there is none."""
     group = api_version.rpartition("/")[0]
     return _BY_NAME.get((group, kind))
 
 
 def by_object(obj: dict[str, object]) -> Kind:
-    """The row for an object that says what it is. Raises NotFound when it lies outside the fence."""
+    """The row for an object, by its `apiVersion` and `kind`. Raises NotFound when rowlock does not serve the kind."""
     kind = by_api_version(str(obj.get("apiVersion") or ""), str(obj.get("kind") or ""))
     if kind is None:
         raise NotFound(f'no matches for kind "{obj.get("kind")}" in version "{obj.get("apiVersion")}"')

@@ -1,7 +1,7 @@
-"""An object is a JSON dict; here are the few questions everybody asks it.
+"""Common functions on objects, which are JSON dicts.
 
-Objects are values: nobody changes one that came from an `Api` or a `View`. `with_field()` makes the new object for you
-and shares what did not change. Times inside objects are RFC 3339 text; `now` arguments are seconds since the epoch.
+Objects are values: never change one that came from an `Api` or a `View`. `with_field()` makes a changed copy that shares the
+unchanged branches. Times inside objects are RFC 3339 text; `now` arguments are seconds since the epoch.
 """
 
 import re
@@ -18,7 +18,7 @@ R = TypeVar("R")
 Object = dict[str, Any]
 """A Kubernetes object as JSON. Treat as read-only unless you made it yourself."""
 MAX_PATCH_DEPTH = 100
-"""How deeply a merge patch may be nested; nothing that we serve comes near."""
+"""The deepest nesting of a merge patch; no object of the API is nearly as deep."""
 
 
 class Key(NamedTuple):
@@ -46,16 +46,16 @@ def key(obj: Mapping[str, Any]) -> Key:
 
 
 MAX_DIGITS = 18
-"""Digits of a number that people write: what is longer is no 64-bit integer, and costs more than its length to read."""
+"""The most digits of a number from users: longer ones exceed 64 bits, and parsing them costs more than linear time."""
 
 
 def as_sentence(clause: str) -> str:
-    """A clause with a capital and a full stop."""
+    """A clause with an initial capital and a full stop."""
     return f"{clause[:1].upper()}{clause[1:]}."
 
 
 def is_digits(text: str) -> bool:
-    """ASCII digits that `int` reads; `str.isdigit` also accepts "²", which it does not."""
+    """Whether the text is at most `MAX_DIGITS` ASCII digits; `str.isdigit` alone also accepts "²", which `int` does not."""
     return text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS
 
 
@@ -85,8 +85,8 @@ def revision(obj: Mapping[str, Any]) -> int:
 
 
 def keep_latest(size: int) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Decorates a function whose last positional argument is an object: what it said of the latest version of up to `size`
-    objects is kept. An object is a value, so a version is known by its identity; what has no uid is asked anew each time.
+    """Decorator that caches a function whose last positional argument is an object: it keeps the result for the latest version of up to
+    `size` objects. Versions are compared by identity, because objects are values; objects without a uid are not cached.
     The result must be a value, too."""
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
@@ -111,7 +111,7 @@ def keep_latest(size: int) -> Callable[[Callable[P, R]], Callable[P, R]]:
 
 
 def is_same_version(known: Mapping[str, Any] | None, obj: Mapping[str, Any]) -> bool:
-    """Whether both are one object at one resourceVersion; what was never stored is the same as itself alone."""
+    """Whether both are the same object at the same resourceVersion; one that was never stored equals only itself."""
     if known is None or known is obj:
         return known is obj
     return revision(obj) != 0 and revision(obj) == revision(known) and uid(obj) == uid(known)
@@ -197,7 +197,7 @@ def dig(obj: Any, path: str, default: Any = None) -> Any:
     for step in path.split("."):
         if not isinstance(obj, dict) and not isinstance(
             obj, Mapping
-        ):  # a look at an abstract class costs three of a dict
+        ):  # the check for an abstract class takes three times as long
             return default
         obj = obj.get(step)
         if obj is None:
@@ -206,7 +206,7 @@ def dig(obj: Any, path: str, default: Any = None) -> Any:
 
 
 def timestamp(now: float) -> str:
-    """metav1.Time: whole seconds, UTC, with Z; the last second of the year 9999 for what lies behind it."""
+    """metav1.Time: whole seconds, UTC, with Z; later times become the last second of the year 9999."""
     return _format_second(int(min(max(now, 0.0), _LAST_SECOND)))
 
 
@@ -215,7 +215,7 @@ _LAST_SECOND = 253_402_300_799.0  # RFC 3339 has years of four digits
 
 @lru_cache(64)
 def _format_second(second: int) -> str:
-    """Thousands of objects are written in the same second."""
+    """Cached, because thousands of objects are written in the same second."""
     return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
@@ -225,19 +225,19 @@ def micro_timestamp(now: float) -> str:
 
 
 def seconds(text: str | None) -> float:
-    """RFC 3339 text as seconds since the epoch; 0.0 for nothing."""
+    """RFC 3339 text as seconds since the epoch; 0.0 for None and "". Raises ValueError."""
     if not text:
         return 0.0
     return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
 
 
 LATE_LOOK = 2.0
-"""Seconds by which a look at what has ended may be late without being taken for another time: times in objects are whole seconds."""
+"""Seconds between an end and its observation within which the observation's time is used: times in objects are whole seconds."""
 
 
 def end_time(job: Object, pods: Iterable[Object], now: float, *, is_told: bool = True) -> float:
-    """When a job that has ended by now did so: when its pods' last program ended, where all have and say so; else when its status
-    says, which counts where `is_told`. `now` for one that is looked at in time: a server may have been down when it ended."""
+    """When a job that is observed as ended at `now` ended: the end of its pods' last program if known, else the time in its status if
+    `is_told`. It is `now` unless that time is more than `LATE_LOOK` ago, as after a server was down."""
     known = _last_end(pods)
     if known is None and is_told:
         failed = condition(job, "Failed") or {}
@@ -248,7 +248,7 @@ def end_time(job: Object, pods: Iterable[Object], now: float, *, is_told: bool =
 
 
 def _last_end(pods: Iterable[Object]) -> float | None:
-    """None while a pod may run, and where none says when it ended."""
+    """The latest end of the pods' programs; None while a pod may run, and when no pod has an end time."""
     ends = list[float]()
     for pod in pods:
         if phase(pod) not in ("Succeeded", "Failed"):
@@ -261,7 +261,7 @@ def _last_end(pods: Iterable[Object]) -> float | None:
 
 
 def _time_or_zero(text: Any) -> float:
-    """Anybody who may write a status may write anything there."""
+    """A time as seconds since the epoch; 0.0 if it is missing or invalid, since statuses are untrusted."""
     try:
         return seconds(str(text or ""))
     except ValueError:

@@ -1,8 +1,8 @@
-"""Kubernetes quantities: `"100M"`, `"500m"`, `"1Gi"`, `0.1`: parse, add, compare, print canonically.
+"""Kubernetes quantities (`"100M"`, `"500m"`, `"1Gi"`, `0.1`): parsing and canonical printing.
 
-A quantity is a Decimal here (exact; no floats below the edge). The canonical form follows apimachinery: the suffix
+A quantity is a Decimal here (exact, no floats). The canonical form follows apimachinery: the suffix
 family of the input is kept (binary stays binary), mantissa without trailing zeros, no fraction when a smaller suffix
-avoids it. Used by admission, the scheduler's snapshot and the tables. Durations, as Go writes them, are read here, too.
+avoids it. Used by admission, the scheduler's snapshot and the tables. Also parses Go's durations.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ _BINARY = {"Ki": 1, "Mi": 2, "Gi": 3, "Ti": 4, "Pi": 5, "Ei": 6}
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _PATTERN = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))(Ki|Mi|Gi|Ti|Pi|Ei|[numkMGTPE]|[eE][+-]?\d+)?", re.ASCII)
 MAX_LENGTH = 100
-"""Characters of a quantity, and digits before or after its point, beyond which it is refused."""
+"""The most characters of a quantity, and the largest exponent."""
 _LONGEST_DURATION = 1_000
-"""Characters."""
+"""The most characters of a duration."""
 _MOST_SECONDS = (2**63 - 1) / 1e9
 DURATION_PATTERN = re.compile(r"(\d+(\.\d+)?(ns|us|µs|ms|s|m|h))+|0")
 """A duration as Go reads it."""
@@ -34,7 +34,7 @@ def parse(value: str | int | float) -> Decimal:
     return _parse_text(str(value)[: MAX_LENGTH + 1])
 
 
-@lru_cache(4096)  # ten thousand pods say the same few words
+@lru_cache(4096)  # ten thousand pods use the same few quantities
 def _parse_text(text: str) -> Decimal:
     match = _PATTERN.fullmatch(text)
     if not match or len(match[0]) > MAX_LENGTH:
@@ -45,7 +45,7 @@ def _parse_text(text: str) -> Decimal:
     if suffix in _DECIMAL:
         return number.scaleb(_DECIMAL[suffix])
     exponent = int(suffix[1:])
-    if abs(exponent) > MAX_LENGTH:  # nobody has that much, and its digits would fill the memory
+    if abs(exponent) > MAX_LENGTH:  # its digits could fill the memory
         raise BadRequest(_FORMAT_ERROR)
     with localcontext() as context:
         context.prec = 60
@@ -93,29 +93,29 @@ def _format_exponent(number: Decimal) -> str:
 
 
 def render(number: Decimal, *, binary: bool = False) -> str:
-    """A computed value as a canonical quantity; `binary` for bytes that people count in Gi."""
+    """A computed value as a canonical quantity; `binary`: with suffixes such as Gi."""
     return _format_binary(number) if binary else _format_decimal(number)
 
 
 def is_whole(value: str | int | float) -> bool:
-    """Has the quantity no fraction? Raises BadRequest."""
+    """Whether the quantity has no fraction. Raises BadRequest."""
     number = parse(value)
     return number == number.to_integral_value()
 
 
 def millis(value: str | int | float) -> int:
-    """Thousandths, rounded up: CPU requests in millicores."""
+    """The quantity in thousandths, rounded up: CPU requests in millicores. Raises BadRequest."""
     return int((parse(value) * 1000).to_integral_value("ROUND_CEILING"))
 
 
 def integer_value(value: str | int | float) -> int:
-    """Units, rounded up: bytes of memory, GPUs."""
+    """The quantity in units, rounded up: bytes of memory, GPUs. Raises BadRequest."""
     return int(parse(value).to_integral_value("ROUND_CEILING"))
 
 
 def parse_duration(text: Any) -> float | None:
-    """Go's duration ("1h30m", "90s", "5m") in seconds; None for nothing, for what cannot be read, and for more than Go can hold (292
-    years). Anybody may write one: a text that is none costs its length, not the square of it."""
+    """A Go duration ("1h30m", "90s", "5m") in seconds; None if it is missing, invalid, or longer than Go can represent (292
+    years). Linear time for any text, because it may be untrusted."""
     if len(str(text or "")) > _LONGEST_DURATION or not DURATION_PATTERN.fullmatch(str(text or "")):
         return None
     parts = re.findall(r"(\d+(?:\.\d+)?)(ms|h|m|s)", str(text))  # not the hours of "1d12h"

@@ -1,8 +1,8 @@
 """Label and field selectors: parse once, match often.
 
 Grammar of labels (apimachinery's): `k`, `!k`, `k=v`, `k==v`, `k!=v`, `k in (a,b)`, `k notin (a,b)`, `k>1`, `k<1`,
-joined by commas. Fields know only `=`, `==` and `!=`. A selector that cannot be parsed is `BadRequest`, in the words of the
-real server's parser: clients and their tests know these sentences.
+joined by commas. Field selectors have only `=`, `==` and `!=`. A selector that cannot be parsed raises `BadRequest` with the
+message of the real server's parser, because clients and their tests check it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _TERM = re.compile(
     r"|(?P<key>[^\s,=!<>()]+)\s*+(?:(?P<op>==|!=|=|<|>)\s*+(?P<value>[^\s,=!<>()]*))?"
     r")\s*+(?:,|$)"
 )
-"""Possessive quantifiers: with backtracking, n blanks would cost n² steps, and the client chooses n."""
+"""Possessive quantifiers: with backtracking, n blanks would cost n² steps, and clients control n."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ _WORDS = ("in", "notin", "=", "==", "!=", ">", "<")
 
 
 def _parse_error(text: str) -> str:
-    """Why the real server's parser, which reads token by token, does not take the text; "" when it would."""
+    """The error of the real server's parser, which reads token by token; "" when it would accept the text."""
     tokens = _TOKEN.findall(text)
     ended, position = [*tokens, ""], 0
     while position < len(tokens):
@@ -157,7 +157,7 @@ def _parse_term(match: re.Match[str], text: str) -> Term:
 
 
 def from_labels(labels: Mapping[str, str]) -> Selector:
-    """The selector that asks for exactly these label values."""
+    """The selector that requires these label values."""
     return Selector(tuple(Term(k, "=", frozenset({v})) for k, v in labels.items()))
 
 
@@ -165,7 +165,7 @@ _OPERATORS = {"In": "in", "NotIn": "notin", "Exists": "exists", "DoesNotExist": 
 
 
 def from_label_selector(selector: Mapping[str, Any]) -> Selector | None:
-    """An object's LabelSelector (`matchLabels`, `matchExpressions`); None where it has an operator that is none."""
+    """An object's LabelSelector (`matchLabels`, `matchExpressions`); None when it has an unknown operator."""
     terms = list(from_labels(selector.get("matchLabels") or {}).terms)
     for expression in selector.get("matchExpressions") or ():
         operator = _OPERATORS.get(str(expression.get("operator")))
@@ -177,7 +177,7 @@ def from_label_selector(selector: Mapping[str, Any]) -> Selector | None:
 
 @dataclass(frozen=True, slots=True)
 class FieldSelector:
-    """Equality on fields by dotted path; which paths a kind supports is the server's table."""
+    """Equality on fields by dotted path. The API server defines the paths that a kind supports."""
 
     terms: tuple[Term, ...] = ()
 
@@ -194,7 +194,7 @@ _ESCAPED = re.compile(r"\\([\\,=])")
 
 
 def parse_fields(text: str | None) -> FieldSelector:
-    """A field selector from its query-string form; a value's own `,`, `=` and `\\` stand behind a backslash. Raises
+    """A field selector from its query-string form; `,`, `=` and `\\` in values are escaped with a backslash. Raises
     BadRequest."""
     terms = []
     for part in sorted(_FIELD_PART.findall(text or "")):  # sorted as a real server: it names the first that it refuses
@@ -203,7 +203,7 @@ def parse_fields(text: str | None) -> FieldSelector:
         match = re.fullmatch(r"\s*([^=!\s]+)\s*(==|!=|=)\s*(.*)", part, re.DOTALL)
         if not match:
             raise BadRequest(f"invalid selector: '{text}'; can't understand '{part}'")
-        value = match[3].rstrip()  # a pattern that gives spaces back would take the square of them
+        value = match[3].rstrip()  # a regex for trailing spaces would take quadratic time
         plain = _ESCAPED.sub("", value)
         if bad_escape := re.search(r"=|\\.?", plain, re.DOTALL):
             problem = (

@@ -1,9 +1,9 @@
-"""The server's entry point: what `rowlock up` runs. It parses, starts what can start beside it, and hands over to `assembly.py`.
+"""The server's entry point, which `rowlock up` runs: parses flags, starts the certificate process, and calls `assembly.py`.
 
     python -m rowlock.serve --data-dir D [--port P] [--nodes N] …
 
-It is light on purpose: while the heavy modules are imported here, a child process makes or checks the certificates
-(`http_server/certificates.py`), so that the server itself never loads the cryptography library. `rowlock up` waits for us.
+It imports little at first: while the heavy modules are imported here, a child process makes or checks the certificates
+(`http_server/certificates.py`), so that the server itself never loads the cryptography library. `rowlock up` waits for it.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from rowlock.errors import ApiError, BadRequest, Unavailable
 from rowlock.http_server.shortages import few_files_sentence, shortage_sentence
 from rowlock.server_settings import DEFAULTS, SETTINGS, ServerSettings, flag_name
 
-gc.disable()  # hundreds of modules are made now and none of them is garbage; assembly.py switches it on again
+gc.disable()  # importing hundreds of modules makes no garbage; `heap_collector.tune` enables it again
 
 OPTIONAL_PARTS = ("kubelet", "scheduler")
-"""What a cluster can be started without."""
+"""The parts that `--without` can disable."""
 
 
 def parse_arguments(argv: list[str] | None = None) -> ServerSettings:
-    """The flags of `rowlock up`, which has checked them already; durations are seconds here, and sizes bytes."""
+    """Parse the flags of `rowlock up`, which has already validated them; durations are in seconds here, sizes in bytes."""
     parser = argparse.ArgumentParser(prog="python -m rowlock.serve", description="Serve a cluster.")
     parser.add_argument("--data-dir", type=Path, required=True)
     for name, row in SETTINGS.items():
@@ -51,7 +51,7 @@ _PARSERS: dict[str, Callable[[str], Any]] = {"int": int, "size": int, "duration"
 
 
 def prepare_data_dir(data_dir: Path) -> None:
-    """The directory, for its owner alone: it holds Secrets, tokens and logs. Raises BadRequest, OSError."""
+    """Create the directory, or restrict it to its owner: it holds Secrets, tokens and logs. Raises BadRequest, OSError."""
     data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     mode = stat.S_IMODE(data_dir.stat().st_mode)
     if not mode & 0o077:
@@ -65,24 +65,24 @@ def prepare_data_dir(data_dir: Path) -> None:
 
 
 _OUR_FILES = ("cluster.db", "lock", "config.json", "server.log")
-"""A directory with one of these is a data directory already."""
+"""A directory with one of these files is a data directory."""
 
 
 def start_certificates(data_dir: Path, names: Sequence[str] = ()) -> subprocess.Popen[bytes]:
-    """A child that makes what is missing or old; quick where nothing is. `names` are the server's besides loopback's."""
+    """Start the child process that makes missing or old certificates. `names`: the server's names besides loopback's."""
     return subprocess.Popen(
         [sys.executable, "-P", "-m", "rowlock.http_server.certificates", str(data_dir), *names], stderr=subprocess.PIPE
     )
 
 
 def external_names(options: ServerSettings) -> list[str]:
-    """What others may call the server, when they can reach it. Raises ApiError: without users nobody else may."""
+    """The names under which other machines reach the server, if they can. Raises ApiError if the server has no users for that."""
     provider = oidc_settings.parse_settings(options)
     _check_certificate("--tls-cert", options.tls_cert, "--tls-key", options.tls_key)
     if not (options.bind or options.users or options.tls_san or options.ui_address):
         return []
     from rowlock.authentication import users
-    from rowlock.http_server import sockets  # late: most servers are for their owner alone
+    from rowlock.http_server import sockets  # late: most servers listen on loopback only
 
     bind, ui_address = sockets.parse_bind(options.bind), sockets.parse_ui_address(options.ui_address)[0]
     has_accounts = (options.data_dir / "accounts.json").exists()
@@ -105,7 +105,7 @@ def external_names(options: ServerSettings) -> list[str]:
 
 
 def _check_ui_certificate(options: ServerSettings) -> None:
-    """Raises BadRequest, before anything is started."""
+    """Check the web UI's certificate before anything is started. Raises BadRequest."""
     if options.ui_cert is not None and options.ui_key is not None and not options.ui_address:
         raise BadRequest(
             "--ui-cert is the certificate of the web UI beyond loopback: it needs --ui-address ADDRESS[:PORT]"
@@ -114,12 +114,12 @@ def _check_ui_certificate(options: ServerSettings) -> None:
 
 
 def _check_certificate(flag: str, certificate: Path | None, key_flag: str, key: Path | None) -> None:
-    """Raises BadRequest where one of the two is missing, or they cannot be used."""
+    """Raise BadRequest if only one of certificate and key is given, or they cannot be used."""
     if (certificate is None) != (key is None):
         raise BadRequest(f"{flag} and {key_flag} go together: a certificate in PEM, with its chain, and its key")
     if certificate is None or key is None:
         return
-    from rowlock.http_server.tls import server_context  # late: most servers make their own
+    from rowlock.http_server.tls import server_context  # late: most servers use self-made certificates
 
     try:
         server_context(certificate, key)
@@ -130,16 +130,16 @@ def _check_certificate(flag: str, certificate: Path | None, key_flag: str, key: 
 # ---------------------------------------------------------------- the log: one line a message, and no flood of the same one
 
 BURST = 20
-"""Lines of one kind (the same place in the code, whatever its values) that are written in one `WINDOW`."""
+"""The most log lines from one place in the code in one `WINDOW`."""
 WINDOW = 10.0  # seconds
 _MAX_KINDS = 1_000
-# Names, messages of programs and words of clients stand in log lines. As escapes, their control characters forge no line.
+# Log lines contain untrusted names and messages: control characters are escaped, so that they cannot forge lines.
 _UNPRINTABLE = (*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
 _ESCAPES = {code: chr(code).encode("unicode_escape").decode() for code in _UNPRINTABLE}
 
 
 class LineFormatter(logging.Formatter):
-    """Time, level, logger, message; a traceback below it."""
+    """Formats time, level, logger and message; a traceback goes below."""
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s %(levelname).1s %(name)s %(message)s")
@@ -157,7 +157,7 @@ class _Window:
 
 
 class RateLimit(logging.Filter):
-    """At most `BURST` lines of a kind in a `WINDOW`; the next one that is written says how many were left out."""
+    """Allows `BURST` lines of a kind per `WINDOW`; the next line that is written says how many were dropped."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
@@ -182,7 +182,7 @@ class RateLimit(logging.Filter):
 
 
 def configure_logging() -> None:
-    """Everything from level INFO on goes to stderr."""
+    """Log level INFO and above to stderr, rate limited."""
     handler = logging.StreamHandler()
     handler.setFormatter(LineFormatter())
     handler.addFilter(RateLimit())
@@ -190,7 +190,7 @@ def configure_logging() -> None:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Exit code 0 after an orderly stop, 1 with one sentence when it cannot start."""
+    """Run the server. Exit code 0 after a graceful stop, 1 with one sentence when it cannot start."""
     options = parse_arguments(argv)
     configure_logging()
     unknown_parts = {part for part in options.without.split(",") if part} - set(OPTIONAL_PARTS)
@@ -205,7 +205,7 @@ def main(argv: list[str] | None = None) -> int:
             raise Unavailable(few)
         prepare_data_dir(options.data_dir.absolute())
         if options.kubeconfig == Path("in-cluster"):
-            from rowlock.kube.install.in_cluster import write_kubeconfig  # late: few servers are in a pod
+            from rowlock.kube.install.in_cluster import write_kubeconfig  # late: few servers run in a pod
 
             options = options._replace(kubeconfig=write_kubeconfig(options.data_dir.absolute()))
         certificate_process = start_certificates(options.data_dir.absolute(), external_names(options))
@@ -217,7 +217,7 @@ def main(argv: list[str] | None = None) -> int:
         unusable = f"{options.data_dir} cannot be used: {error.strerror}: choose another --data-dir"
         print(f"error: {f'the server cannot start: {shortage}' if shortage else unusable}", file=sys.stderr)
         return 1
-    from rowlock.assembly import serve  # late: the child works while this is imported
+    from rowlock.assembly import serve  # late: the child process runs during this import
 
     if options.kubeconfig is None:
         return serve(options, certificate_process)

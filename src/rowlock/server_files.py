@@ -1,4 +1,4 @@
-"""Files by which a server says how to reach it: the owner's token and kubeconfig, and what users of the machine may read."""
+"""Files that tell clients how to reach a server: the owner's token and kubeconfig, and public files for other local users."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from rowlock.kubelet.shim.fact_files import ticks
 
 
 def process_identity(data_dir: Path) -> dict[str, int | str]:
-    """What makes this process the server of this directory, and no other one: compared for equality (`cli/client.py`).
+    """Identifies this process as the server of this directory; compared for equality (`cli/client.py`).
 
-    A start time computed from the boot time drifts with the clock; start ticks and the boot's id do not. A copied
-    directory has another inode, so its `server.json` does not lead to the original's server."""
+    A start time computed from the boot time drifts with the clock; start ticks and the boot id do not. A copied
+    directory has another inode, so its `server.json` does not identify the original's server."""
     status = data_dir.stat()
     identity: dict[str, int | str] = {"startTicks": ticks(os.getpid()), "directory": f"{status.st_dev}:{status.st_ino}"}
     with suppress(OSError):
@@ -31,7 +31,7 @@ def process_identity(data_dir: Path) -> dict[str, int | str]:
 
 
 def finish_certificates(process: subprocess.Popen[bytes], data_dir: Path) -> None:
-    """Wait for the child that sees to the certificates, and pass on what it says. Raises Unavailable with its reason."""
+    """Wait for the child process that makes the certificates, and print its output. Raises Unavailable with its error."""
     _, said = process.communicate()
     lines = (said or b"").decode(errors="replace").strip().splitlines()
     if process.returncode:
@@ -42,11 +42,11 @@ def finish_certificates(process: subprocess.Popen[bytes], data_dir: Path) -> Non
 
 
 def ensure_token(path: Path) -> str:
-    """The token in the file; made where there is none that protects anything (a crash can leave an empty file)."""
+    """The token in the file; created if the file is missing or its token too short (a crash can leave an empty file)."""
     with suppress(FileNotFoundError):
         token = path.read_bytes().decode("ascii", "replace").strip()
         if not token.isprintable() or not token.isascii():
-            token = ""  # damaged: it could not be sent
+            token = ""  # damaged: it could not be sent in a header
         if len(token) >= users.MIN_TOKEN_LENGTH:
             path.chmod(0o600)
             return token
@@ -56,7 +56,7 @@ def ensure_token(path: Path) -> str:
 
 
 def write_file(path: Path, text: str) -> None:
-    """Replace a file for its owner's eyes only."""
+    """Replace a file that only its owner may read."""
     write_private_file(path, text.encode())
 
 
@@ -77,7 +77,7 @@ def kubeconfig(url: str, ca: Path, token: str) -> str:
 
 
 def announce_to_local_users(data_dir: Path, url: str, directory: Path) -> None:
-    """What users of this machine need to find the server: no secrets, for everybody to read."""
+    """Write the files with which other users of this machine find the server: world-readable, without secrets."""
     facts = {
         "pid": os.getpid(), "url": url, **process_identity(directory), "version": __version__, "started": time.time(),
         "dataDir": str(data_dir),

@@ -1,4 +1,4 @@
-"""The settings of a server: a row for each flag of `rowlock up`, with its type, default, unit, help and the clusters it is for.
+"""The settings of a server: one row per flag of `rowlock up`, with its type, default, unit, help and kinds of clusters.
 
 Derived from it: the flags of `rowlock up`, how the server's process parses its own command line, what `server.json` records, the
 command that starts the server again, and the command reference. A new flag is a new row. The values are `ServerSettings`, a tuple.
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Setting(NamedTuple):
-    """What is known of one flag besides its name and its default.
+    """The properties of one flag, other than its name and default.
 
     `kind` is text, int, switch, duration (seconds), size (bytes), file, or the allowed words joined by `|`. `value` is how the value
     is called in the help. `cluster` says which clusters have it: embedded, real or both."""
@@ -24,9 +24,9 @@ class Setting(NamedTuple):
     minimum: float | None = None
     maximum: float | None = None
     once: bool = False
-    """Whether the setting is for this start only: the command that starts the server again is without it."""
+    """Whether the setting is for this start only: the command that restarts the server omits it."""
     internal: bool = False
-    """Whether `rowlock up` has no such flag: it decides the value itself, or tests do."""
+    """Whether `rowlock up` has no such flag, but sets the value itself, or tests do."""
 
 
 _REAL = "with --kubeconfig: "
@@ -34,7 +34,7 @@ _REAL = "with --kubeconfig: "
 
 # fmt: off
 class ServerSettings(NamedTuple):
-    """What a server is told at its start. A field is a flag: `max_pods` is `--max-pods`. The order is that of the help page."""
+    """The values of all flags. A field is a flag: `max_pods` is `--max-pods`. The order is that of the help page."""
 
     data_dir: "Path"
     kubeconfig: Annotated["Path | None", Setting("serve the real Kubernetes cluster of this file, not one on this machine; in-cluster: that of this pod", "file", "FILE", "real")] = None
@@ -92,7 +92,7 @@ class ServerSettings(NamedTuple):
 SETTINGS: dict[str, Setting] = {
     name: kind.__metadata__[0] for name, kind in ServerSettings.__annotations__.items() if hasattr(kind, "__metadata__")
 }
-"""The row of each field but `data_dir`."""
+"""The row of each field except `data_dir`."""
 DEFAULTS = ServerSettings._field_defaults
 
 

@@ -1,9 +1,9 @@
-"""The one table of a submit's fields: where each stands in Run:ai's REST API, what it must be, and how flags spell it.
+"""The one table of the fields of a submit: their place in Run:ai's REST API, their types, and their flags.
 
 Derived from it are the flags of `runai` in both generations, what they put into the request, their help, what REST
-accepts and refuses, the flag named in a refusal, and the page of flags in the docs. A new field is a new row. And once what all
-who send a submit again agree on: the command lines, the Python client, and REST, which knows it again.
-Literals only and the standard library: the command lines import it, and they answer in a blink.
+accepts and refuses, the flag named in a refusal, and the page of flags in the docs. A new field is a new row. It also defines how
+the command lines and the Python client retry a submit, and how REST recognises a retry.
+Literals only and the standard library: the command lines import it, and their start must stay fast.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from collections.abc import Collection
 from typing import Any, NamedTuple
 
 KEY_HEADER = "Idempotency-Key"
-"""All tries of one submit have the same value of this header, by which the server makes one job of them."""
+"""All attempts of one submit send the same value in this header, so that the server creates only one job."""
 PAUSES_S = (0.5, 1.5, 4.0)
-"""Seconds before the second try and before those that follow it."""
+"""Seconds before the second attempt and each later one."""
 UNDECIDED = (500, 503, 504)
-"""Statuses after which the job may be there: the server could not ask, or the cluster did not answer it."""
+"""Statuses after which the job may exist: the server failed, or the cluster did not answer it."""
 
 
 MAX_SHELL_ENVIRONMENT = 512 * 1024
-"""Bytes of names and values of the variables that go along with a job; a Secret may have 1 MiB."""
+"""The most bytes of names and values of the shell variables that are sent with a job; a Secret may have 1 MiB."""
 
 
 class SubmitField(NamedTuple):
-    """One field. `path` is where its value goes, below `spec` (several: the flag decides); "" = the client's own business.
+    """One field. `path`: where its value goes, below `spec` (several: the flag decides); "" = handled by the client.
 
     `kind` says what is written: text, words (shell-like), switch, int, float, quantity, duration, gpus, names, numbers,
     pairs (NAME=VALUE), variables, resources, a list of choices `A|B`, or items (`key=value,...`, by `ITEM_KEYS`).
@@ -47,7 +47,7 @@ class SubmitField(NamedTuple):
     hidden: str = ""
     refuse: str = ""
     neutral: Any = None
-    """A refused field's value that means nothing: Run:ai's own clients send it with every create."""
+    """For a refused field: a value without effect, which is accepted because Run:ai's own clients send it with every create."""
 
     def spellings(self, generation: int) -> str:
         return self.v1 if generation == 1 else self.v2
@@ -59,7 +59,7 @@ class SubmitField(NamedTuple):
 F = SubmitField
 _HOME = "/root"
 SSH_MOUNT = f"{_HOME}/.ssh"
-"""What Run:ai's own client sends with every create."""
+"""The value that Run:ai's own client sends with every create."""
 
 _NO_INGRESS = "this cluster has no ingress: reach a pod with `runai port-forward JOB --port LOCAL:REMOTE`"
 _NO_MIG = (
@@ -294,8 +294,8 @@ ITEM_KEYS: dict[str, dict[str, str]] = {
                      "seconds": "seconds"},
     "--port": {"container": "container", "external": "external", "service-type": "serviceType", "name": "name"},
 }  # fmt: skip
-"""What may be written in a flag's `key=value,...`, and the field that it is; `field=x` is what the bare word means, and
-the key "" what every item says."""
+"""The keys of a flag's `key=value,...` → the field that they set; `field=x` is the meaning of a bare word, and the key ""
+is set in every item."""
 ITEM_KEYS["--configmap-volume"] = ITEM_KEYS["--configmap-map-volume"]
 
 WHOLE_JOB = frozenset({
@@ -304,12 +304,12 @@ WHOLE_JOB = frozenset({
     "backoffLimit", "autoDeletionTimeAfterCompletionSeconds", "terminationGracePeriodSeconds",
     "terminateAfterPreemption", "priorityClass", "preemptibility", "nodePools", "podAffinity",
 })  # fmt: skip
-"""Fields of the whole job: `masterSpec` has none of them."""
+"""Fields of the whole job, which `masterSpec` does not have."""
 DISTRIBUTED = frozenset({
     "distributedFramework", "numWorkers", "noMaster", "noWorkers", "minReplicas", "maxReplicas", "slotsPerWorker",
     "cleanPodPolicy", "mpiLauncherCreationPolicy", "sshAuthMountPath",
 })  # fmt: skip
-"""Fields of distributed workloads alone: trainings and workspaces, which are one pod, have none of them."""
+"""Fields of distributed workloads only; trainings and workspaces, which are one pod, do not have them."""
 TOP_FIELDS = (
     "name", "useGivenNameAsPrefix", "projectId", "clusterId", "templateId", "spec", "masterSpecSameAsWorker",
     "masterSpec", "submitCommand", "shellEnvironment", "code", "assets",
@@ -318,7 +318,7 @@ CODE_FIELDS = (
     "repository", "commit", "changedFiles", "snapshot", "note", "python", "pythonVersion", "packages",
     "source", "copy", "workingDir", "pythonPath",
 )  # fmt: skip
-"""Of `code`, what a command line knows of the code that it submits; all but `changedFiles` are text."""
+"""The fields of `code`: what a command line knows about the submitted code. All but `changedFiles` are text."""
 
 
 def paths(field: SubmitField) -> list[str]:
@@ -340,7 +340,7 @@ def field_names(parent: str = "", *, whole_job: bool | None = None) -> tuple[str
 
 
 def refused_fields(parent: str = "") -> dict[str, tuple[Any, str]]:
-    """The known fields directly below `parent` that are not supported: the value that means nothing, and why."""
+    """The known but unsupported fields directly below `parent`: the value that is accepted without effect, and the reason."""
     prefix = f"{parent}." if parent else ""
     supported = field_names(parent)
     refused: dict[str, tuple[Any, str]] = {}
@@ -359,13 +359,11 @@ _ASSET_FLAGS = {
 
 
 def flag_names(generation: int, given: Collection[str] = ()) -> dict[str, str]:
-    """A field of the request, `spec.…` or `masterSpec.…`, in the words of a generation's command line. Of several flags that make
-    a field, those that are `given` (as `max_replicas`) count: all others were not typed."""
+    """Request field (`spec.…` or `masterSpec.…`) → its flag on the command line of a generation. If several flags set a field, those
+    in `given` (such as `max_replicas`) are used, because the others were not typed."""
     names = {"name": "--name" if generation == 1 else "NAME", "projectId": "--project", **_ASSET_FLAGS}
     typed: dict[str, list[str]] = {}
-    for row in sorted(
-        SUBMIT_FIELDS, key=lambda row: len(paths(row))
-    ):  # a flag of one field says more than one of several
+    for row in sorted(SUBMIT_FIELDS, key=lambda row: len(paths(row))):  # prefer a flag that sets only this field
         spelling, master = row.spellings(generation), row.master_spellings(generation)
         for path in paths(row):
             if spelling and longest_name(spelling) in given:
@@ -378,5 +376,5 @@ def flag_names(generation: int, given: Collection[str] = ()) -> dict[str, str]:
 
 
 def longest_name(spellings: str) -> str:
-    """`-g --gpu-devices-request` → `gpu_devices_request`: under which a command line keeps a flag's value."""
+    """`-g --gpu-devices-request` → `gpu_devices_request`: the name of the flag's value in a parsed command line."""
     return max(spellings.split(), key=len).lstrip("-").replace("-", "_")

@@ -30,9 +30,7 @@ def _judge_now(observations: Sequence[RankObservation]) -> Verdict:
     failed = [look for look in observations if look.is_failed]
     seen = [look for look in observations if look.stack is not None]
     if any(look.error for look in failed) or (failed and seen and all(look.is_at_rest for look in seen)):
-        return _failed_verdict(
-            observations, failed
-        )  # a logged error may be handled, so it counts only if all ranks rest
+        return _failed_verdict(observations, failed)  # a logged error may be handled: it counts only if all ranks rest
     if stopped := [look for look in observations if look.state == STOPPED]:
         return _stopped_verdict(observations, stopped)
     absent, running = [o for o in observations if o.is_absent], [o for o in observations if not o.is_absent]

@@ -1,4 +1,4 @@
-"""The real API server's sentences about values, and the alphabets of names. Rules elsewhere speak through this. Pure."""
+"""The real API server's messages about field values, and its name formats, for the validation rules elsewhere. Pure."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from rowlock.errors import Cause
 
 Causes = Iterator[Cause]
 Problems = Callable[[str], list[str]]
-"""What is wrong with a text, a sentence each; nothing when it is well."""
+"""Returns what is wrong with a text, one sentence per problem; [] when it is valid."""
 
 
 def format_value(value: Any) -> str:
-    """A value inside a sentence: texts in quotes, the rest as JSON."""
+    """A value for a message, as compact JSON."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
@@ -25,7 +25,7 @@ def invalid_value(field: str, value: Any, why: str) -> Cause:
 
 
 def invalid_values(field: str, value: Any, problems: Iterable[str]) -> list[Cause]:
-    """One cause for each sentence."""
+    """One `invalid_value` for each problem."""
     return [invalid_value(field, value, why) for why in problems]
 
 
@@ -50,7 +50,7 @@ def duplicate_value(field: str, value: Any) -> Cause:
 
 
 def too_long(field: str, limit: int) -> Cause:
-    """Of bytes."""
+    """The cause for a value that is longer than `limit` bytes."""
     return Cause("FieldValueTooLong", f"Too long: may not be more than {limit} bytes", field)
 
 
@@ -65,7 +65,7 @@ def not_supported(field: str, value: Any, supported: Iterable[str]) -> Cause:
 
 
 def text_format(limit: int, pattern: str, rule: str, *examples: str) -> Problems:
-    """The problems of texts that are to match a pattern, as apimachinery's RegexError words them."""
+    """A function for the problems of texts that must match a pattern, worded as apimachinery's RegexError."""
     matches = re.compile(pattern).fullmatch
     shown = ",  or ".join(f"'{example}'" for example in examples)
     sentence = f"{rule} (e.g. {shown}, regex used for validation is '{pattern}')"
@@ -156,17 +156,17 @@ _PLAIN_CONFIG_KEY = re.compile(r"(?!\.\Z|\.\.)[-._a-zA-Z0-9]{1,253}").fullmatch
 
 
 def are_label_keys(keys: Iterable[str]) -> bool:
-    """Whether `label_key_problems` finds nothing in thousands of keys, in a fraction of its time."""
+    """Whether all keys are free of `label_key_problems`; a fast check for thousands of keys."""
     return all(map(_PLAIN_LABEL_KEY, keys))
 
 
 def are_label_values(values: Iterable[str]) -> bool:
-    """Whether `label_value_problems` finds nothing in thousands of values, in a fraction of its time."""
+    """Whether all values are free of `label_value_problems`; a fast check for thousands of values."""
     return all(map(_PLAIN_LABEL_VALUE, values))
 
 
 def are_config_keys(keys: Iterable[str]) -> bool:
-    """Whether `config_key_problems` finds nothing in thousands of keys, in a fraction of its time."""
+    """Whether all keys are free of `config_key_problems`; a fast check for thousands of keys."""
     return all(map(_PLAIN_CONFIG_KEY, keys))
 
 
@@ -180,5 +180,5 @@ def config_key_problems(key: str) -> list[str]:
 
 
 def path_segment_problems(name: str) -> list[str]:
-    """What is wrong with a name that may be anything but more than one segment of a path."""
+    """What is wrong with a name that may be any single segment of a path."""
     return [f"may not contain '{c}'" for c in ("/", "%") if c in name]

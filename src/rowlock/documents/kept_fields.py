@@ -1,4 +1,4 @@
-"""Fields that the API server keeps in another shape than they are sent in: of Secrets and ServiceAccounts. Pure."""
+"""Fields of Secrets and ServiceAccounts that the API server stores in another form than they are sent. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from rowlock.objects import Object
 
 
 def keep_secret_names(account: Object) -> Object:
-    """Of the secrets that an account may use, their names count."""
+    """The ServiceAccount with only the names in its `secrets`."""
     secrets = account.get("secrets")
     if not secrets:
         return account
@@ -16,7 +16,7 @@ def keep_secret_names(account: Object) -> Object:
 
 
 def merge_string_data(secret: Object) -> Object:
-    """`stringData` is written as `data`."""
+    """The Secret with its `stringData` merged into `data`, in base64."""
     if "stringData" not in secret:
         return secret
     texts = secret["stringData"]

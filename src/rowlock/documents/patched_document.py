@@ -1,6 +1,6 @@
-"""A JSON patch's operations (RFC 6902), carried out on a value that stays as it was. Pure.
+"""Applies the operations of a JSON patch (RFC 6902) without changing the original value. Pure.
 
-What does not fit the value is refused as the real API server does: with 422 without details.
+An operation that does not fit the value is refused as by the real API server: 422 without details.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ import msgspec
 from rowlock.errors import BadRequest, Invalid
 
 MAX_COPIED_BYTES = 3 * 1024 * 1024
-"""What the `copy` operations of one patch may add, as JSON: kube-apiserver's `JSONPatchMaxCopyBytes`."""
+"""Bytes of JSON that the `copy` operations of one patch may add: kube-apiserver's `JSONPatchMaxCopyBytes`."""
 MAX_MOVED_ITEMS = 50_000_000
-"""Elements of lists that one patch may move by adding before them and removing: some 30 ms. A real server has no such limit."""
+"""List elements that one patch may shift by inserting and removing before them: about 30 ms. A real server has no such limit."""
 _MISSING: Any = object()
 
 
@@ -23,13 +23,13 @@ def _rejected_patch() -> Invalid:
 
 
 class PatchedDocument:
-    """The value while a patch is applied: what came in is never changed, what was made for this patch is changed in place, so
-    that ten thousand operations copy a list of ten thousand once."""
+    """The value while a patch is applied. The original is never changed; copies made for this patch are changed in place, so
+    that ten thousand operations copy a list of ten thousand only once."""
 
     def __init__(self, root: Any) -> None:
         self._root = root
         self._own: dict[int, Any] = {}
-        """Lists and dicts that nobody else has, by identity; held, so that no other object gets the same."""
+        """Lists and dicts made for this patch, by id; the references keep each id from being reused."""
         self._copied_bytes = self._moved_items = 0
 
     def apply(self, patch: list[dict[str, Any]]) -> Any:
@@ -46,7 +46,7 @@ class PatchedDocument:
         if name == "add":
             self._set_value(path, operation.get("value"), insert=True)
         elif name == "replace":
-            if not isinstance(self._get_value(path[:-1]), dict):  # a field need not be there, an element must
+            if not isinstance(self._get_value(path[:-1]), dict):  # a field need not exist, a list element must
                 self._get_value(path)
             self._set_value(path, operation["value"], insert=False)
         elif name == "remove":
@@ -61,7 +61,7 @@ class PatchedDocument:
             raise _rejected_patch()
 
     def _move_or_copy(self, path: list[str], source: list[str], *, is_copy: bool) -> None:
-        # a copy of a field that is not there is null, which takes away
+        # copying a missing field yields null, which removes the target
         may_be_absent = is_copy and bool(source) and isinstance(self._get_value(source[:-1]), dict)
         value = self._get_value(source, optional=may_be_absent)
         if is_copy:
@@ -69,7 +69,7 @@ class PatchedDocument:
             self._copied_bytes += len(encoded)
             if self._copied_bytes > MAX_COPIED_BYTES:
                 raise _rejected_patch()
-            if isinstance(value, dict | list):  # either of the two may be changed by itself
+            if isinstance(value, dict | list):  # original and copy must not share structure
                 value = msgspec.json.decode(encoded)
         else:
             if path[: len(source)] == source and path != source:
@@ -91,7 +91,7 @@ class PatchedDocument:
         return target
 
     def _set_value(self, path: list[str], value: Any, *, insert: bool) -> None:
-        """Sets the value at the path, or (_MISSING) takes away what is there."""
+        """Set the value at the path, or remove it (`_MISSING`)."""
         if not path:
             self._root = None if value is _MISSING else value
             return
@@ -129,7 +129,7 @@ class PatchedDocument:
             del items[index]
 
     def _own_copy(self, value: Any) -> Any:
-        """The list or dict itself if it was made for this patch, else a copy. Raises Invalid for what is neither."""
+        """The list or dict itself if it was made for this patch, else a copy. Raises Invalid for any other value."""
         if id(value) in self._own:
             return value
         if not isinstance(value, dict | list):

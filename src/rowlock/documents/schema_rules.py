@@ -1,8 +1,8 @@
-"""Rules that custom kinds' schemas state in CEL (`x-kubernetes-validations`), as kube-apiserver evaluates them.
+"""CEL rules in the schemas of custom kinds (`x-kubernetes-validations`), evaluated as by kube-apiserver.
 
-There is no interpreter: the table of types holds a dozen expressions, and each has its meaning in `_RULES` below. One
-that is not there is an error in the first test that reads the table. A transition rule (`self == oldSelf`) is asked only
-where the old object has the field, too; elements of lists are matched by their map keys. Pure.
+There is no CEL interpreter: the table of types has a dozen expressions, and each is implemented in `_RULES` below. A
+missing one fails the first test that reads the table. A transition rule (`self == oldSelf`) is evaluated only
+if the old object has the field, too; list elements are matched by their map keys. Pure.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ _RULES: dict[str, Callable[[Any], bool]] = {
 
 Schema = dict[str, Any]
 Resolve = Callable[[Schema], Schema]
-"""The schema itself, whatever reference stands for it."""
+"""Returns the schema that a reference stands for, or the schema itself."""
 
 
 def rule_causes(old: Any, new: Any, node: Schema, resolve: Resolve, path: str = "") -> list[Cause]:
-    """What of a value, which stands at `path`, breaks a rule of its schema, one cause a rule. `old` is None for what is new."""
+    """One cause for each rule of the schema that the value at `path` breaks. `old`: the previous value, None for a new one."""
     return list(_Check(resolve).visit(_MISSING if old is None else old, new, node, path))
 
 

@@ -1,4 +1,4 @@
-"""Label selectors that can be parsed and still name what no label can have. Pure."""
+"""Checks label selectors that parse, but contain keys or values that no label can have. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from rowlock.selectors import Selector
 
 
 def check_selector(selector: Selector) -> None:
-    """Keys and values that no label can have match nothing: they are mistakes. Raises BadRequest."""
+    """Raise BadRequest for keys and values that no label can have: they would match nothing, so they are mistakes."""
     for term in selector.terms:
         if problems := label_key_problems(term.key):
             raise BadRequest(_requirement_error("<nil>", term.key, problems))

@@ -1,7 +1,7 @@
-"""YAML as Kubernetes reads it, from people who may be hostile: plain JSON values, or why it cannot be read.
+"""Reads untrusted YAML as Kubernetes does, into plain JSON values.
 
-Times stay texts, as in Go. So do numbers to the base 60, whose cost grows with the square of their length. Aliases, of which a few
-lines become gigabytes, and depth, on which libyaml recurses in C, are refused.
+Times stay strings, as in Go. So do sexagesimal numbers, whose cost grows with the square of their length. Aliases, with which a few
+lines become gigabytes, and deep nesting, on which libyaml recurses in C, are refused.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from functools import cache
 from typing import Any
 
 MAX_DEPTH = 200
-"""How deeply a document may be nested; nothing that we serve comes near."""
+"""The deepest nesting of a document; no object of the API is nearly as deep."""
 
 
 class UnreadableYaml(ValueError):
-    """What is no YAML, or says what JSON cannot hold; the text says why."""
+    """The text is not YAML, or has values that JSON cannot represent; the message says why."""
 
 
 class NestedTooDeeply(UnreadableYaml):
@@ -30,8 +30,8 @@ class NestedTooDeeply(UnreadableYaml):
 
 
 def read_yaml(text: bytes) -> Any:
-    """The one document of a text as JSON's values. It takes two milliseconds a KiB where PyYAML was built without libyaml: read more
-    than some KiB beside the event loop. Raises UnreadableYaml."""
+    """The single document of a text as JSON values. It takes 2 ms per KiB if PyYAML was built without libyaml: read more
+    than some KiB in another thread. Raises UnreadableYaml."""
     import yaml  # late: most bodies are JSON
 
     try:
@@ -40,19 +40,19 @@ def read_yaml(text: bytes) -> Any:
         return _to_json(yaml.load(text, loader), 0)
     except UnreadableYaml:
         raise
-    except (yaml.YAMLError, ValueError, OverflowError) as error:  # a number that is none is a ValueError
+    except (yaml.YAMLError, ValueError, OverflowError) as error:  # invalid numbers raise ValueError
         raise UnreadableYaml(str(error)) from None
     except RecursionError:
         raise NestedTooDeeply from None
 
 
 def replace_surrogates(text: str) -> str:
-    """The text with U+FFFD in place of half characters, which no UTF-8 can hold."""
+    """The text with U+FFFD in place of lone surrogates, which UTF-8 cannot encode."""
     return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _check_events(events: Iterable[Any]) -> None:
-    """Refuse aliases and depth. The parser works on a stack of its own, so this pass is safe for any text."""
+    """Refuse aliases and deep nesting. The event parser does not recurse, so this pass is safe for any text."""
     import yaml
 
     depth = 0
@@ -84,7 +84,7 @@ def _to_json(value: Any, depth: int) -> Any:
 
 
 def _json_key(key: Any) -> str:
-    """YAML's keys may be numbers and booleans; JSON's are text."""
+    """A mapping key as text: YAML keys may also be numbers, booleans and null. Raises UnreadableYaml for others."""
     if isinstance(key, str):
         return key
     if key is None or isinstance(key, bool):
@@ -96,7 +96,7 @@ def _json_key(key: Any) -> str:
 
 @cache
 def _yaml_loader() -> Any:
-    """libyaml's parser where PyYAML was built with it: ten times as fast."""
+    """The loader class: libyaml's if PyYAML was built with it, which is ten times as fast."""
     import yaml
 
     base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -115,7 +115,7 @@ def _yaml_loader() -> Any:
 
 
 def _refuse_base_60(construct: Any) -> Any:
-    """A constructor for numbers with a tag of their own (`!!int 1:59:59`), which no resolver looks at."""
+    """A constructor that refuses sexagesimal numbers with an explicit tag (`!!int 1:59:59`), which bypass the resolvers."""
 
     def construct_number(loader: Any, node: Any) -> Any:
         if ":" in str(getattr(node, "value", "")):
@@ -132,4 +132,4 @@ _WITHOUT_BASE_60 = {
         r"|\.(?:nan|NaN|NAN)$"
     ),
 }
-"""What YAML 1.1 takes for numbers, without `1:59:59`."""
+"""The number patterns of YAML 1.1, without sexagesimal ones (`1:59:59`)."""

@@ -2,8 +2,8 @@
 
     from rowlock.runtime import Checkpoint, ResumableSampler, progress
 
-May import: the standard library, and torch when something of it is handed over. Begin with `checkpoint.py`; `rowlock verify-resume`
-proves what it promises (`recording.py`).
+May import: the standard library, and torch when the caller passes torch objects. Begin with `checkpoint.py`; `rowlock verify-resume`
+tests that resumes are exact (`recording.py`).
 """
 
 from rowlock.runtime.checkpoint import Checkpoint

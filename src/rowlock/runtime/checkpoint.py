@@ -1,4 +1,4 @@
-"""Checkpoints for an exact resume: a run that was killed goes on as if it had not been.
+"""Checkpoints for an exact resume: a run that was killed continues as if it had not been.
 
     checkpoint = Checkpoint(model=model, optimizer=optimizer, scheduler=scheduler, sampler=sampler, every=500)
     step = checkpoint.load()                 # 0, or the step of the newest whole checkpoint
@@ -6,11 +6,11 @@
         for batch in sampler.batches(loader):
             ...
             step += 1
-            checkpoint.step(step)            # saves when it is time, and when somebody asks the program to end
+            checkpoint.step(step)            # saves when it is due, and when the program is told to end
 
-What is kept: the state of every object that is named, and of the generators of random numbers, for each rank. A module of
-DistributedDataParallel is written once; one of FSDP in shards, each by its rank. SIGTERM (a preemption, `rowlock stop`) saves at the
-next step and ends the program with 143.
+A checkpoint holds the state of every object that is passed by name, and of the random number generators, for each rank. A
+DistributedDataParallel module is written once; an FSDP module in shards, each by its rank. SIGTERM (a preemption, `rowlock stop`) saves
+at the next step and ends the program with exit code 143.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ from rowlock.runtime.states import (
 
 DIRECTORY_VARIABLE = "ROWLOCK_CHECKPOINT_DIR"
 TERMINATED = 143
-"""The exit code after SIGTERM: 128 + 15, which `restartPolicy: ExitCode` takes for a reason to start again."""
+"""The exit code after SIGTERM: 128 + 15, after which `restartPolicy: ExitCode` restarts the pod."""
 _SHARED, _SHARDS = "shared.pt", "shards"
 
 
 class Checkpoint:
-    """The checkpoints of one training run. Made after `init_process_group` and after the objects are on their devices."""
+    """The checkpoints of one training run. Create it after `init_process_group` and after the objects are on their devices."""
 
     def __init__(
         self,
@@ -58,15 +58,15 @@ class Checkpoint:
         ask_every: int = 10,
         **objects: Any,
     ) -> None:
-        """`objects`: what has a state, by the names that it is kept under. `directory`: shared by all ranks (default: that of the
-        job, in ROWLOCK_CHECKPOINT_DIR). `every` steps one is saved, `keep` are kept. In the `background` files are written while
-        training goes on. Ranks ask each other every `ask_every` steps whether one of them was told to end (0: never). Raises
+        """`objects`: objects with a state, by the names under which they are saved. `directory`: shared by all ranks (default: that of
+        the job, in ROWLOCK_CHECKPOINT_DIR). `every`: steps between checkpoints; `keep`: how many are kept. `background`: write files
+        while training continues. `ask_every`: steps between checks whether any rank was told to end (0 = never). Raises
         ValueError, TypeError for an object without a state, and ImportError without torch, which writes the files."""
         if every < 1 or keep < 1 or ask_every < 0:
             raise ValueError("every and keep are at least 1, and ask_every at least 0")
         if not objects:
             raise ValueError("name what has a state: Checkpoint(model=model, optimizer=optimizer, ...)")
-        load_torch()  # not first in the writer's thread: this one would see a module that is half there
+        load_torch()  # importing it first in the writer's thread would expose a partly initialised module to this one
         self._rank, self._world_size = rank_and_world_size()
         root = Path(directory if directory is not None else os.environ.get(DIRECTORY_VARIABLE, "checkpoints"))
         self._files = SnapshotFiles(root, self._rank, self._world_size, keep=keep)
@@ -88,7 +88,7 @@ class Checkpoint:
     # ------------------------------------------------------------ what a training loop calls
 
     def load(self) -> int:
-        """Give all objects the state of the newest whole checkpoint; its step, 0 where there is none. Every rank must call it.
+        """Load the newest complete checkpoint into all objects and return its step; 0 if there is none. Every rank must call it.
         Raises CheckpointError for one that does not fit these objects."""
         stored = None
         if self._rank == 0:
@@ -111,7 +111,7 @@ class Checkpoint:
         return int(stored.step)
 
     def step(self, number: int) -> None:
-        """`number` steps are done. Saves when it is time. Ends the program (SystemExit) when it was told to end. Raises
+        """Call after each step; `number`: completed steps. Saves when due, and raises SystemExit when told to end. Raises
         CheckpointError when a checkpoint could not be written."""
         self._raise_failure()
         must_end = self._agree_to_end(number)
@@ -143,7 +143,7 @@ class Checkpoint:
             self.wait()
 
     def wait(self) -> None:
-        """Until what was saved is on the disk. Raises CheckpointError."""
+        """Wait until the last save is on disk. Raises CheckpointError."""
         if self._writer is not None:
             self._writer.join()
             self._writer = None
@@ -152,7 +152,7 @@ class Checkpoint:
     # ------------------------------------------------------------ writing
 
     def _write(self, number: int, own: Mapping[str, Any], shared: Mapping[str, Any] | None) -> None:
-        """In a thread of its own."""
+        """Write this rank's files, and on rank 0 commit the checkpoint. Runs in a thread of its own."""
         torch = load_torch()
         try:
             if shared is not None:
@@ -160,11 +160,11 @@ class Checkpoint:
             self._files.write(number, rank_file(self._rank), lambda path: torch.save(own, path))
             if self._rank == 0:
                 self._files.commit(number)
-        except Exception as error:  # noqa: BLE001  whatever it is, the training loop must know
+        except Exception as error:  # noqa: BLE001  raised in the training loop by `_raise_failure`
             self._failure = error
 
     def _save_shards(self, path: Path) -> None:
-        """Each rank its part; returns when all have written."""
+        """Write this rank's shards; returns when all ranks have written theirs."""
         from importlib import import_module
 
         import_module("torch.distributed.checkpoint").save(self._shards(), checkpoint_id=path)
@@ -222,7 +222,7 @@ class Checkpoint:
     # ------------------------------------------------------------ who writes what, and when to end
 
     def _shared_names(self) -> frozenset[str]:
-        """What rank 0 writes for all: modules that are the same everywhere, and optimizers where all modules are."""
+        """Names of objects that rank 0 writes for all ranks: replicated modules, and optimizers if all modules are replicated."""
         modules = [obj for obj in self._objects.values() if is_module(obj)]
         names = {name for name, obj in self._objects.items() if is_replicated(obj)}
         if modules and all(is_replicated(module) for module in modules):
@@ -243,7 +243,7 @@ class Checkpoint:
 
 
 def _sharded_names(objects: Mapping[str, Any]) -> frozenset[str]:
-    """A module in shards and its optimizers; one such module at most. Raises ValueError."""
+    """Names of the sharded module, if any, and of all optimizers. Raises ValueError for more than one sharded module."""
     modules = [name for name, obj in objects.items() if is_sharded(obj)]
     if len(modules) > 1:
         raise ValueError(f"one module in shards can be kept, not {len(modules)} ({', '.join(modules)})")
@@ -253,7 +253,7 @@ def _sharded_names(objects: Mapping[str, Any]) -> frozenset[str]:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """Data only: a checkpoint holds no code that loading would run."""
+    """Load a file as data only, so that it cannot execute code. Raises CheckpointError."""
     try:
         content: dict[str, Any] = load_torch().load(path, map_location="cpu", weights_only=True)
     except Exception as error:

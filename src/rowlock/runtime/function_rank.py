@@ -1,6 +1,6 @@
-"""The program of a rank whose job is a Python function: `rowlock.submit(fn)` made the job (`python -m rowlock.runtime.function_rank`).
+"""The program of the ranks of a job made by `rowlock.submit(fn)` (`python -m rowlock.runtime.function_rank`).
 
-The call comes pickled in variables of the job's Secret. It is removed from the environment before the function runs.
+The pickled call is in variables from the job's Secret. They are removed from the environment before the function runs.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ import zlib
 from typing import Any
 
 RESULT = "rowlock.result "
-"""Begins the line with a rank's result: `{"rank": 0, "of": 2, "value": …}`."""
+"""Prefix of the log line with a rank's result, in JSON: `{"rank": 0, "of": 2, "value": …}`."""
 MAX_RESULT = 1_000_000
-"""Bytes of that line at most; of a log's line the server passes on 1 MiB in one piece."""
+"""The most bytes of that line; the server splits log lines longer than 1 MiB."""
 VARIABLE = "ROWLOCK_FUNCTION_"
-"""With a number behind it: the variables that hold the call."""
+"""Prefix, followed by a number, of the variables that hold the call."""
 
 
 def take_call(environ: Any) -> dict[str, Any]:
-    """The pickled call and the module path, taken out of the environment. Raises ValueError when there is none."""
+    """Remove the call from the environment and return it: its pickle and the module path. Raises ValueError when there is none."""
     parts: list[str] = []
     while (part := environ.pop(f"{VARIABLE}{len(parts)}", None)) is not None:
         parts.append(part)
@@ -33,7 +33,7 @@ def take_call(environ: Any) -> dict[str, Any]:
 
 
 def format_result(rank: int, world_size: int, value: Any) -> str:
-    """The line that says what this rank returned. Raises TypeError for what is no JSON, ValueError for what no line holds."""
+    """The log line with this rank's return value. Raises TypeError if it is not JSON, ValueError if it is too long."""
     try:
         line = RESULT + json.dumps({"rank": rank, "of": world_size, "value": value})
     except (TypeError, ValueError) as error:
@@ -50,7 +50,7 @@ def format_result(rank: int, world_size: int, value: Any) -> str:
 
 
 def main() -> int:
-    """Call the function; what it raises is the rank's failure."""
+    """Call the function and print its result; an exception of the function ends the rank."""
     try:
         call = take_call(os.environ)
     except ValueError as error:

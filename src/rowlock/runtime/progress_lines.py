@@ -1,4 +1,4 @@
-"""How far a program is, in a line that people and programs read."""
+"""Prints the progress of a program as a line that users and rowlock can read."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 
 
 def progress(step: int, total: int | None = None, **metrics: float) -> None:
-    """Print `step=10/100 loss=0.3125` on stdout, from rank 0 alone. Metrics are numbers; their order is kept."""
+    """Print `step=10/100 loss=0.3125` on stdout, on rank 0 only. Metrics are numbers; their order is kept."""
     if int(os.environ.get("RANK") or 0):
         return
     figures = " ".join(f"{name}={float(value):.6g}" for name, value in metrics.items())

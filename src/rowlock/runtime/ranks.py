@@ -1,4 +1,4 @@
-"""Which rank this process is, and what ranks tell each other. torch is not imported here: a caller that passes its objects has imported it."""
+"""The rank of this process, and communication between ranks. This does not import torch itself: only callers with torch objects need it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def load_torch() -> Any:
 
 
 def rank_and_world_size() -> tuple[int, int]:
-    """Of torch's process group where there is one, else what the environment says (RANK, WORLD_SIZE)."""
+    """Rank and world size of torch's process group if there is one, else from the environment (RANK, WORLD_SIZE)."""
     distributed = _process_group()
     if distributed is not None:
         return distributed.get_rank(), distributed.get_world_size()
@@ -21,7 +21,7 @@ def rank_and_world_size() -> tuple[int, int]:
 
 
 def broadcast(value: Any) -> Any:
-    """What rank 0 has, at every rank. Raises RuntimeError before `init_process_group` where there are several ranks."""
+    """Rank 0's value, on every rank. Raises RuntimeError if there are several ranks and `init_process_group` was not called."""
     _, world_size = rank_and_world_size()
     if world_size == 1:
         return value
@@ -37,7 +37,7 @@ def broadcast(value: Any) -> Any:
 
 
 def any_rank(flag: bool) -> bool:
-    """Whether it is set at any rank. Every rank must ask."""
+    """Whether the flag is set on any rank. A collective: every rank must call it."""
     distributed = _process_group()
     if distributed is None or distributed.get_world_size() == 1:
         return flag
@@ -49,7 +49,7 @@ def any_rank(flag: bool) -> bool:
 
 
 def _process_group() -> Any:
-    """torch.distributed, where its default group has been made."""
+    """The module torch.distributed if its default group is initialised, else None."""
     import sys
 
     torch = sys.modules.get("torch")

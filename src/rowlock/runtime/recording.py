@@ -1,11 +1,11 @@
-"""What `rowlock verify-resume` compares: fingerprints of everything after each step, written when the environment asks for it.
+"""Records what `rowlock verify-resume` compares: fingerprints of all state after each step, if the environment asks for it.
 
-    ROWLOCK_VERIFY_RECORD   the directory for the fingerprints; unset: nothing here costs anything
+    ROWLOCK_VERIFY_RECORD   the directory for the fingerprints; unset: nothing is recorded
     ROWLOCK_VERIFY_EVERY    steps between two checkpoints
-    ROWLOCK_VERIFY_KILL_AT  after this step the process kills itself, as a machine that fails
+    ROWLOCK_VERIFY_KILL_AT  after this step the process kills itself, to simulate a failed machine
     ROWLOCK_VERIFY_STOP_AT  after this step the program ends with 0
 
-A line of JSON for each step and rank: what went into the model, the numbers of schedules, the random numbers, each tensor.
+One line of JSON per step and rank: hashes of the model's inputs, scheduler values, random number states, and every tensor.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ KILL_AT, STOP_AT = "ROWLOCK_VERIFY_KILL_AT", "ROWLOCK_VERIFY_STOP_AT"
 def recorder(
     rank: int, objects: Mapping[str, Any], random_state: Callable[[], Mapping[str, Any]]
 ) -> FingerprintRecorder | None:
-    """One that the environment asks for, else None."""
+    """The recorder if the environment asks for one, else None."""
     if not (directory := os.environ.get(RECORD)):
         return None
     return FingerprintRecorder(Path(directory), rank, objects, random_state)
@@ -50,20 +50,20 @@ class FingerprintRecorder:
                 obj.register_forward_pre_hook(self._note_inputs, with_kwargs=True)
 
     def every(self, chosen: int) -> int:
-        """Steps between two checkpoints."""
+        """Steps between two checkpoints: from the environment, else `chosen`."""
         return int(os.environ.get(EVERY) or chosen)
 
     def note_resume(self, step: int) -> None:
-        """What there is after a checkpoint was loaded."""
+        """Record the state after a checkpoint was loaded."""
         self._write({"resumed": step, **self._fingerprints()})
 
     def note_step(self, step: int, wait: Callable[[], None]) -> None:
-        """What there is after a step; may end the process. `wait` returns when what was saved is on the disk."""
+        """Record the state after a step; may end the process. `wait` must return when the last save is on disk."""
         inputs, self._inputs = self._inputs.hexdigest(), hashlib.sha256()
         self._write({"step": step, "inputs": inputs, **self._fingerprints()})
         if step == self._kill_at:
             if step < 2 * self._checkpoint_every:
-                wait()  # there is one checkpoint only: without it the run would begin anew, through no fault of the program
+                wait()  # the only checkpoint must be complete: otherwise the run would restart from the beginning
             os.kill(os.getpid(), signal.SIGKILL)
         if step == self._stop_at:
             wait()
@@ -85,11 +85,11 @@ class FingerprintRecorder:
 
     def _write(self, line: Mapping[str, Any]) -> None:
         self._file.write(json.dumps(line) + "\n")
-        self._file.flush()  # the next thing may be a SIGKILL
+        self._file.flush()  # a SIGKILL may follow
 
 
 def _flatten(path: str, value: Any) -> Iterator[tuple[str, str]]:
-    """Every leaf of a state, and a text that is another one when a bit of it is."""
+    """The path of every leaf of a state, and a text that differs if any bit of the leaf differs."""
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(value, torch.Tensor):
         local = value.to_local() if hasattr(value, "to_local") else value

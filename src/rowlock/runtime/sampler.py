@@ -1,4 +1,4 @@
-"""Which samples a rank trains on, in an order that a checkpoint can go on with in the middle of an epoch.
+"""A sampler of the indices for each rank, whose order can be resumed in the middle of an epoch.
 
 sampler = ResumableSampler(len(data), batch_size=32, seed=1)
 loader = DataLoader(data, batch_sampler=sampler, num_workers=4)
@@ -16,8 +16,8 @@ T = TypeVar("T")
 
 
 class ResumableSampler:
-    """Batches of indices for a DataLoader's `batch_sampler`. Every rank has its share of each epoch: all of the same length, the
-    remainder left out. The order depends on `seed` and the epoch, and on nothing that programs do."""
+    """Batches of indices for a DataLoader's `batch_sampler`. All ranks have equal shares of each epoch; the
+    remainder is dropped. The order depends only on `seed` and the epoch."""
 
     def __init__(
         self,
@@ -29,7 +29,7 @@ class ResumableSampler:
         rank: int | None = None,
         world_size: int | None = None,
     ) -> None:
-        """`length` is that of the data set; `batch_size` that of one rank. Raises ValueError where not one batch is left."""
+        """`length`: samples in the data set; `batch_size`: per rank. Raises ValueError if there is not one batch per rank."""
         found_rank, found_world_size = rank_and_world_size()
         self._rank = found_rank if rank is None else rank
         self._world_size = found_world_size if world_size is None else world_size
@@ -40,14 +40,14 @@ class ResumableSampler:
             )
         self.epoch = 0
         self.position = 0
-        """Batches of this epoch that training has taken."""
+        """Batches of this epoch that the training loop has consumed."""
 
     def __len__(self) -> int:
-        """Batches of a whole epoch."""
+        """Number of batches of a whole epoch."""
         return self._length // (self._world_size * max(self._batch_size, 1))
 
     def __iter__(self) -> Iterator[list[int]]:
-        """The batches of this epoch that are left."""
+        """The remaining batches of this epoch."""
         torch = load_torch()
         if self._shuffle:
             generator = torch.Generator()
@@ -60,28 +60,28 @@ class ResumableSampler:
             yield own[batch * self._batch_size : (batch + 1) * self._batch_size]
 
     def batches(self, loader: Iterable[T]) -> Iterator[T]:
-        """The rest of this epoch from a loader that has this sampler. Counts what training takes, not what workers of the loader
-        have fetched ahead. Begins the next epoch at the end."""
+        """The rest of this epoch from a loader with this sampler. Counts the batches that the training loop consumes, not those that
+        loader workers have prefetched. Begins the next epoch at the end."""
         torch = load_torch()
-        if self.position >= len(self):  # who took the last batch of the epoch before did not ask for another one
+        if self.position >= len(self):  # the loop over the last epoch stopped at its last batch
             self.epoch, self.position = self.epoch + 1, 0
         before = torch.get_rng_state()
         batches = iter(loader)
         if self.position:
             torch.set_rng_state(
                 before
-            )  # a DataLoader draws a number when an epoch begins; this one began in another life
+            )  # iter(loader) drew a random number, which this epoch had already done before the resume
         for batch in batches:
             self.position += 1
             yield batch
         self.epoch, self.position = self.epoch + 1, 0
 
     def state_dict(self) -> dict[str, Any]:
-        """Where training is."""
+        """Epoch and position, with seed and length for verification."""
         return {"epoch": self.epoch, "position": self.position, "seed": self._seed, "length": self._length}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on there. Raises ValueError for another data set or seed."""
+        """Continue at a saved position. Raises ValueError for another data set length or seed."""
         for name, now in (("seed", self._seed), ("length", self._length)):
             if state[name] != now:
                 raise ValueError(f"the checkpoint was made with {name} {state[name]}, and this sampler has {now}")

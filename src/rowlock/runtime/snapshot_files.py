@@ -1,11 +1,11 @@
-"""Checkpoints as files: written beside, complete or not there, checked before they are believed, the oldest removed.
+"""Checkpoints as files: written to a temporary directory, published atomically, verified before loading, the oldest removed.
 
     ROOT/step-000000120/manifest.json    step, number of ranks, size and CRC-32 of every file
     ROOT/step-000000120/rank-0.pt, …     what each rank wrote
-    ROOT/.step-000000120.partial/        one that is being written; `rank-0.pt.done` says that a file is whole
+    ROOT/.step-000000120.partial/        a checkpoint being written; `rank-0.pt.done` marks a complete file
 
-Ranks need not meet to finish one: each says in a file that it is done, and rank 0 renames the directory when all are. So a checkpoint can
-be written by threads while training goes on.
+Ranks need no collective to finish a checkpoint: each writes a file when it is done, and rank 0 renames the directory when all are. So
+threads can write a checkpoint while training continues.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ _CHUNK = 1 << 20
 
 
 class CheckpointError(Exception):
-    """A checkpoint cannot be written or read: what, why, what to do."""
+    """A checkpoint cannot be written or read; the message says why and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredCheckpoint:
-    """A complete one."""
+    """A complete checkpoint; `world_size`: the number of ranks that saved it."""
 
     path: Path
     step: int
@@ -52,13 +52,13 @@ class SnapshotFiles:
     # ------------------------------------------------------------ writing
 
     def partial(self, step: int) -> Path:
-        """The directory of a checkpoint that is being written; made if need be."""
+        """The directory of a checkpoint that is being written; created if needed."""
         path = self.root / f".{_directory_name(step)}.partial"
         path.mkdir(parents=True, exist_ok=True)
         return path
 
     def write(self, step: int, name: str, save: Callable[[Path], object]) -> None:
-        """One file of this rank: whole under its name, or not there. Raises CheckpointError."""
+        """Write one file of this rank atomically; `save` writes it to a given path. Raises CheckpointError."""
         try:
             target = self.partial(step) / name
             scratch = target.with_name(f"{name}.tmp")
@@ -73,8 +73,8 @@ class SnapshotFiles:
             ) from error
 
     def commit(self, step: int, *, timeout: float = COMMIT_TIMEOUT) -> None:
-        """For rank 0: wait until every rank has written, then make the checkpoint one, and remove the oldest. Raises
-        CheckpointError."""
+        """On rank 0: wait until every rank has written, publish the checkpoint, and remove the oldest. Raises
+        CheckpointError, also after `timeout` seconds."""
         partial, deadline = self.partial(step), time.monotonic() + timeout
         wanted = [f"{rank_file(rank)}.done" for rank in range(self._world_size)]
         while missing := [name for name in wanted if not (partial / name).exists()]:
@@ -105,7 +105,7 @@ class SnapshotFiles:
             done.unlink()
         target = self.root / _directory_name(step)
         if target.exists():
-            shutil.rmtree(target)  # of an attempt that went on from an older one
+            shutil.rmtree(target)  # left by an attempt; this one resumed from an older checkpoint
         os.rename(partial, target)
         _sync_directory(self.root)
 
@@ -114,7 +114,7 @@ class SnapshotFiles:
             shutil.rmtree(path, ignore_errors=True)
 
     def discard_partial(self) -> None:
-        """For rank 0, before anybody writes: what former attempts left unfinished is no part of ours."""
+        """On rank 0, before any rank writes: remove unfinished checkpoints of earlier attempts."""
         for path in self.root.glob(".step-*.partial"):
             shutil.rmtree(path, ignore_errors=True)
 
@@ -131,7 +131,7 @@ class SnapshotFiles:
         return None
 
     def _directories(self) -> list[Path]:
-        """Those that are named as complete ones, the newest first."""
+        """The directories with the name of a published checkpoint, the newest first."""
         if not self.root.is_dir():
             return []
         found = [(int(match[1]), path) for path in self.root.iterdir() if (match := _NAME.fullmatch(path.name))]
@@ -144,7 +144,7 @@ def rank_file(rank: int) -> str:
 
 
 def check(path: Path) -> str:
-    """Why a checkpoint is not whole; "" where it is."""
+    """Why a checkpoint is incomplete or damaged; "" if it is valid."""
     try:
         manifest = json.loads((path / MANIFEST).read_text())
         if manifest["format"] != FORMAT:
@@ -164,7 +164,7 @@ def _directory_name(step: int) -> str:
 
 
 def _measure(path: Path, *, sync: bool = False) -> dict[str, int]:
-    """Size in bytes and CRC-32; with `sync` it is on the disk afterwards."""
+    """Size in bytes and CRC-32 of a file; `sync`: also fsync it."""
     size, crc = 0, 0
     with path.open("rb") as file:
         while chunk := file.read(_CHUNK):

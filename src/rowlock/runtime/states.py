@@ -1,4 +1,4 @@
-"""What a run is made of, as data: the state of objects that know theirs, and of the generators of random numbers."""
+"""Reads and loads the state of objects and of random number generators, as plain data."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def state_of(obj: Any) -> Any:
 
 
 def load_state(obj: Any, state: Any) -> None:
-    """Give an object the state that `state_of` has read."""
+    """Load a state from `state_of` into an object."""
     if hasattr(obj, "state_dict"):
         _unwrap(obj).load_state_dict(state)
     elif hasattr(obj, "bit_generator"):
@@ -40,19 +40,19 @@ def load_state(obj: Any, state: Any) -> None:
 
 
 def is_module(obj: Any) -> bool:
-    """A torch module."""
+    """Whether `obj` is a torch module."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(obj, torch.nn.Module)
 
 
 def is_optimizer(obj: Any) -> bool:
-    """A torch optimizer."""
+    """Whether `obj` is a torch optimizer."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(obj, torch.optim.Optimizer)
 
 
 def is_replicated(obj: Any) -> bool:
-    """A module that is the same at every rank after each step: one of DistributedDataParallel, whose buffers follow rank 0's."""
+    """Whether `obj` is a module that is equal on all ranks after each step: DistributedDataParallel with broadcast or no buffers."""
     if not is_module(obj):
         return False
     parallel = load_torch().nn.parallel.DistributedDataParallel
@@ -60,7 +60,7 @@ def is_replicated(obj: Any) -> bool:
 
 
 def is_sharded(obj: Any) -> bool:
-    """A module of which this rank holds a part (FSDP)."""
+    """Whether `obj` is a module of which this rank holds a shard (FSDP)."""
     if not is_module(obj):
         return False
     if any(type(module).__name__ == "FullyShardedDataParallel" for module in obj.modules()):
@@ -69,12 +69,12 @@ def is_sharded(obj: Any) -> bool:
 
 
 def _unwrap(obj: Any) -> Any:
-    """The module within DistributedDataParallel: its checkpoint loads with another number of ranks, too."""
+    """The module inside DistributedDataParallel, so that its checkpoint also loads with another number of ranks."""
     return obj.module if is_module(obj) and type(obj).__name__ == "DistributedDataParallel" else obj
 
 
 def copy_to_host(value: Any) -> Any:
-    """A copy that training does not change any more, its tensors on the CPU."""
+    """A deep copy with tensors on the CPU, which later training steps do not change."""
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(value, torch.Tensor):
         return value.detach().to("cpu", copy=True)
@@ -86,7 +86,7 @@ def copy_to_host(value: Any) -> Any:
 
 
 def random_state() -> dict[str, Any]:
-    """Of the generators that programs use without naming them: Python's, NumPy's and torch's where they are loaded."""
+    """The state of the global random number generators: Python's, and NumPy's and torch's if they are imported."""
     state: dict[str, Any] = {"python": random.getstate()}
     if (numpy := sys.modules.get("numpy")) is not None:
         name, keys, position, has_gauss, cached = numpy.random.get_state()
@@ -99,7 +99,7 @@ def random_state() -> dict[str, Any]:
 
 
 def load_random_state(state: Mapping[str, Any]) -> None:
-    """Go on drawing as if nothing had been in between."""
+    """Restore the global random number generators from `random_state`."""
     version, numbers, gauss = state["python"]
     random.setstate((version, tuple(numbers), gauss))
     if "numpy" in state:
