@@ -2,6 +2,6 @@
 
     from rowlock import Client
 
-It speaks HTTPS with the server like every other client, so it imports nothing of the rest of the package. Begin with
-`async_client.py`, from which `make docs` writes `client.py`; `calls.py` has every request once, for both clients.
+It talks HTTPS to the server like every other client, so it hardly imports the rest of the package. Begin with
+`async_client.py`, from which `make docs` generates `client.py`; `calls.py` defines every request once, for both clients.
 """

@@ -1,4 +1,4 @@
-"""`AsyncClient`: submit a job, follow its logs, ask why, stop it, for programs with an event loop. `client.py` is made from it."""
+"""`AsyncClient`: submit a job, follow its logs, ask why, stop it, for programs with an event loop. `client.py` is generated from it."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ from rowlock.sdk.submission_body import JobRequest, job_request
 
 T = TypeVar("T")
 _LOOK_S = 0.2
-"""Seconds between looks at ranks that go on after the master's end."""
+"""Seconds between checks of ranks that still run after the master has ended."""
 
 
 class AsyncClient:
     """A connection to a server. Without arguments: the server of this user's data directory, as its owner.
 
     `url`, `ca` (the file of its certificate authority) and `token`, or `username` and `password`, or `client_id` and
-    `client_secret`, name another server; so do `ROWLOCK_URL`, `ROWLOCK_CA` and `ROWLOCK_TOKEN`. `project` is that of
-    submits which name none. `timeout` is in seconds. Use it in an `async with` statement, or await `close`; one event loop uses it.
+    `client_secret`, name another server; so do `ROWLOCK_URL`, `ROWLOCK_CA` and `ROWLOCK_TOKEN`. `project`: the default for
+    submits. `timeout` is in seconds. Use it in an `async with` statement, or await `close`; one event loop uses it.
     Methods raise RequestRefused with the server's sentence, and ServerUnreachable."""
 
     def __init__(
@@ -72,20 +72,20 @@ class AsyncClient:
         await self.close()
 
     async def close(self) -> None:
-        """End its connections."""
+        """Close its connections."""
         await self._http.aclose()
 
     # ------------------------------------------------------------ workloads
 
     async def submit(self, name: str, command: Any = (), **fields: Any) -> AsyncJobHandle:
-        """Submit a distributed workload, and answer at once with its `AsyncJobHandle`.
+        """Submit a distributed workload, and return its `AsyncJobHandle` without waiting for it to run.
 
         `command` is a list of words or one line for `shlex`; without it an image runs its own. Fields: `project`, `image`
         (default: the programs of the server's machine, in this directory), `framework` (PyTorch, TF, MPI, XGBoost, JAX),
         `nnodes` (pods, the master among them), `nproc_per_node`, `gpus` (per pod; below 1: a share), `cpus`, `memory` (`2G`),
         `env`, `secret_env` (variables that are kept in a Secret), `working_dir`, `retries` (restarts of a rank that fails), `spec` (any other field of
         Run:ai's request), `idempotency_key` (for a program that retries by itself). If the answer is lost, the same submit is sent
-        again, at most three times, and only one job is made. Raises TypeError for an unknown field."""
+        again, at most three times, and only one job is created. Raises TypeError for an unknown field."""
         return await self.submit_request(job_request(name=name, command=command, **fields))
 
     async def submit_request(self, request: JobRequest) -> AsyncJobHandle:
@@ -102,10 +102,10 @@ class AsyncClient:
         kwargs: Mapping[str, Any] | None = None,
         **fields: Any,
     ) -> AsyncJobHandle:
-        """Submit a job of which every rank calls `fn(*args, **kwargs)`, with RANK, WORLD_SIZE and MASTER_ADDR in its
-        environment. `AsyncJobHandle.results` waits for what the ranks return. The function goes along pickled, with what it closes
-        over; functions of modules are imported, so a rank needs those files. Fields: as for `submit`; without a `name`
-        the job is called as the function, with a suffix. Raises ClientError when it cannot be pickled."""
+        """Submit a job in which every rank calls `fn(*args, **kwargs)`, with RANK, WORLD_SIZE and MASTER_ADDR in its
+        environment. `AsyncJobHandle.results` waits for the return values of the ranks. The function is pickled with its
+        closure; functions of modules are imported, so a rank needs those files. Fields: as for `submit`; without a `name`
+        the job is named after the function, with a suffix. Raises ClientError when it cannot be pickled."""
         return await self.submit_request(function_request(fn, args, kwargs, fields))
 
     def workloads(self, project: str = "", *, phase: str = "", search: str = "") -> AsyncIterator[WorkloadInfo]:
@@ -114,7 +114,7 @@ class AsyncClient:
         return self._items(lambda offset: calls.workloads(offset, filters, search))
 
     async def job(self, name: str, project: str = "") -> AsyncJobHandle:
-        """The workload of this name (in the client's project, where none is given), or of this id. Raises ClientError."""
+        """The workload with this name (in the client's project if none is given), or with this id. Raises ClientError."""
         filters = {"projectName": project or self.project, "name": name}
         async for workload in self._items(lambda offset: calls.workloads(offset, filters, "")):
             return AsyncJobHandle(self, workload)
@@ -125,7 +125,7 @@ class AsyncClient:
         return self._items(calls.projects)
 
     async def create_project(self, name: str, *, gpus: float = 0) -> ProjectInfo:
-        """Make a project with a quota of GPUs."""
+        """Create a project with a quota of GPUs."""
         return await self.run_call(calls.create_project(name, gpus))
 
     def runs(self, project: str = "", *, name: str = "") -> AsyncIterator[RunInfo]:
@@ -133,7 +133,7 @@ class AsyncClient:
         return self._items(lambda offset: calls.runs(offset, project, name))
 
     async def request(self, method: str, path: str, *, query: Mapping[str, Any] | None = None, body: Any = None) -> Any:
-        """Any other request of the REST API (`/api/v1/…`); the answer's JSON."""
+        """Send any other request of the REST API (`/api/v1/…`); return the answer's JSON."""
         return await self.run_call(calls.plain(method, path, query or {}, body))
 
     # ------------------------------------------------------------ transport
@@ -178,7 +178,7 @@ class AsyncClient:
         return {"Authorization": f"Bearer {self._token}"}
 
     async def stream_lines(self, call: ApiCall[Any]) -> AsyncIterator[bytes]:
-        """The lines of a streamed answer as they come, without their newlines; for as long as it takes."""
+        """The lines of a streamed answer as they arrive, without their newlines and without a time limit."""
         splitter, waits = calls.LogLineSplitter(), httpx.Timeout(DEFAULT_TIMEOUT, read=None)
         query, headers = call.parameters(), await self._authorization()
         try:
@@ -206,7 +206,7 @@ class AsyncClient:
 
 
 class AsyncJobHandle:
-    """One workload and its operations. `workload` holds the last answer of the server; `refresh` updates it."""
+    """One workload and its operations. `workload` is the last answer of the server; `refresh` updates it."""
 
     def __init__(self, client: AsyncClient, workload: WorkloadInfo) -> None:
         self._client, self.workload = client, workload
@@ -216,7 +216,7 @@ class AsyncJobHandle:
 
     @property
     def id(self) -> str:
-        """Its id, which is never used again for another workload."""
+        """Its id, which is never reused for another workload."""
         return self.workload.id
 
     @property
@@ -247,7 +247,7 @@ class AsyncJobHandle:
         except RequestRefused as refusal:
             if refusal.status != 404:
                 raise
-            return replace(self.workload, phase="Deleted", message="")  # it was there, for this is its id
+            return replace(self.workload, phase="Deleted", message="")  # it existed, since the server gave this id
 
     def logs(
         self,
@@ -258,7 +258,7 @@ class AsyncJobHandle:
         attempt: int | None = None,
         timestamps: bool = False,
     ) -> AsyncIterator[LogLine]:
-        """Lines that its ranks wrote, also after its pods are gone. With `follow`, new lines until the job ends."""
+        """Lines that its ranks wrote, also after its pods are gone. With `follow`, also new lines until the job ends."""
         call = calls.logs(self.id, rank=rank, follow=follow, tail=tail, attempt=attempt, timestamps=timestamps)
         return (calls.read_log_line(line, rank) async for line in self._client.stream_lines(call))
 
@@ -267,7 +267,7 @@ class AsyncJobHandle:
         return await self._client.run_call(calls.pods(self.id))
 
     async def events(self) -> list[Mapping[str, Any]]:
-        """Its events, as Run:ai's API has them."""
+        """Its events, in the form of Run:ai's API."""
         return await self._client.run_call(calls.events(self.id))
 
     async def why(self) -> str:
@@ -275,11 +275,11 @@ class AsyncJobHandle:
         return await self._client.run_call(calls.why(self.id))
 
     async def explain(self) -> str:
-        """Why it waits, with numbers."""
+        """Why it is waiting to be scheduled, with numbers."""
         return await self._client.run_call(calls.explain(self.id))
 
     async def suspend(self) -> None:
-        """Stop its pods, and keep it."""
+        """Stop its pods, but keep the workload."""
         await self._client.run_call(calls.set_suspended(self.id, suspended=True))
 
     async def resume(self) -> None:
@@ -291,8 +291,8 @@ class AsyncJobHandle:
         await self._client.run_call(calls.delete(self.id))
 
     async def results(self, *, timeout: float | None = None) -> list[Any]:
-        """Wait for the end of a submitted function, and answer what each rank returned, in the order of ranks.
-        Raises JobFailed with what happened, TimeoutError."""
+        """Wait until a submitted function has ended, and return the value of each rank, ordered by rank.
+        Raises JobFailed with the reason, TimeoutError."""
         deadline = math.inf if timeout is None else time.monotonic() + timeout
         await self.wait(timeout=timeout)
         while has_running_ranks(await self.pods()):

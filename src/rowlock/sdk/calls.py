@@ -1,4 +1,4 @@
-"""Every request of the client once: what is sent, and how the answer is read. Nothing here does input or output."""
+"""Every request of both clients: what is sent, and how the answer is parsed. No I/O."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from rowlock.sdk.models import FINISHED_PHASES, LogLine, ProjectInfo, RunInfo, W
 T = TypeVar("T")
 _WORKLOADS, _PROJECTS, _RUNS = "/api/v1/workloads", "/api/v1/org-unit/projects", "/api/v1/runs"
 PAGE = 500
-"""Items of one page of a list."""
+"""Items per page of a list."""
 POLL_S = 30.0
-"""Seconds that one question for a phase waits at the server."""
+"""The longest time in seconds that one request for a phase waits at the server."""
 
 
 @dataclass(frozen=True, slots=True)
 class ApiCall(Generic[T]):
-    """A request, and what makes a value of its decoded JSON."""
+    """A request, and the function (`read`) that turns its decoded JSON into a value."""
 
     method: str
     path: str
@@ -28,13 +28,13 @@ class ApiCall(Generic[T]):
     query: Mapping[str, Any] = field(default_factory=dict)
     body: Any = None
     key: str = ""
-    """By it the server knows the next try of the same request; a call that has one may be sent again."""
+    """The idempotency key, by which the server recognises a retry; only a call with a key may be retried."""
 
     def headers(self) -> dict[str, str]:
         return {submit_fields.KEY_HEADER: self.key} if self.key else {}
 
     def parameters(self) -> dict[str, str]:
-        """The query, without what is not said."""
+        """The query parameters as text, without those that are None or ""."""
         return {
             name: str(value).lower() if isinstance(value, bool) else str(value)
             for name, value in self.query.items()
@@ -44,7 +44,7 @@ class ApiCall(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class ItemPage(Generic[T]):
-    """One page of a list, and where the next one begins; None = this is the last."""
+    """One page of a list, and the offset of the next one; None = this is the last."""
 
     items: list[T]
     next_offset: int | None
@@ -76,7 +76,7 @@ def plain(method: str, path: str, query: Mapping[str, Any], body: Any) -> ApiCal
 
 
 def submit(body: Mapping[str, Any], key: str) -> ApiCall[WorkloadInfo]:
-    """The submit is refused if the embedded cluster lacks the image: the job would never start, and `wait` never return."""
+    """A submit. It is refused if the embedded cluster lacks the image: the job would never start, and `wait` never return."""
     return ApiCall("POST", f"{_WORKLOADS}/distributed", WorkloadInfo.from_json, {"requireImages": True}, body, key)
 
 
@@ -85,7 +85,7 @@ def workload(identity: str) -> ApiCall[WorkloadInfo]:
 
 
 def workloads(offset: int, filters: Mapping[str, str], search: str) -> ApiCall[ItemPage[WorkloadInfo]]:
-    """A page of workloads of which the fields (`projectName`, `name`, `phase`, …) have these values."""
+    """A page of the workloads whose fields (`projectName`, `name`, `phase`, …) have these values; "" = any."""
     conditions = ",".join(f"{name}=={value}" for name, value in filters.items() if value)
     query = {"offset": offset, "limit": PAGE, "filterBy": conditions, "search": search}
     return ApiCall("GET", _WORKLOADS, _read_page("workloads", WorkloadInfo.from_json), query)
@@ -130,7 +130,7 @@ def logs(
     parts = ("logs",) if rank is None else ("pods", f"rank-{rank}", "logs")
     query: dict[str, Any] = {"follow": follow, "tail": tail, "attempt": attempt, "timestamps": timestamps}
     if follow and rank is not None:
-        query["progress"] = "false"  # whole lines, and a bar as one now and then
+        query["progress"] = "false"  # complete lines only; a progress bar becomes a line now and then
     return ApiCall(
         "GET", _path(identity, *parts), _no_value, {k: v for k, v in query.items() if v is not None and v is not False}
     )
@@ -152,7 +152,7 @@ def runs(offset: int, project: str, name: str) -> ApiCall[ItemPage[RunInfo]]:
 
 
 class LogLineSplitter:
-    """Bytes as they come, as whole lines without their newlines."""
+    """Splits chunks of bytes into complete lines without their newlines."""
 
     def __init__(self) -> None:
         self._rest = b""
@@ -162,12 +162,12 @@ class LogLineSplitter:
         yield from lines
 
     def flush(self) -> Iterator[bytes]:
-        """What came after the last newline, at the end of the stream."""
+        """The rest after the last newline, at the end of the stream."""
         if self._rest:
             yield self._rest
             self._rest = b""
 
 
 def read_log_line(line: bytes, rank: int | None) -> LogLine:
-    """A line of the log that was asked for: that of one rank has no tags."""
+    """A line of the requested log: the log of a single `rank` has no rank tags."""
     return LogLine.from_line(line) if rank is None else LogLine(f"rank {rank}", line.decode(errors="replace"))

@@ -31,15 +31,15 @@ from rowlock.sdk.submission_body import JobRequest, job_request
 
 T = TypeVar("T")
 _LOOK_S = 0.2
-"""Seconds between looks at ranks that go on after the master's end."""
+"""Seconds between checks of ranks that still run after the master has ended."""
 
 
 class Client:
     """A connection to a server. Without arguments: the server of this user's data directory, as its owner.
 
     `url`, `ca` (the file of its certificate authority) and `token`, or `username` and `password`, or `client_id` and
-    `client_secret`, name another server; so do `ROWLOCK_URL`, `ROWLOCK_CA` and `ROWLOCK_TOKEN`. `project` is that of
-    submits which name none. `timeout` is in seconds. Use it in a `with` statement, or call `close`. Threads may share it.
+    `client_secret`, name another server; so do `ROWLOCK_URL`, `ROWLOCK_CA` and `ROWLOCK_TOKEN`. `project`: the default for
+    submits. `timeout` is in seconds. Use it in a `with` statement, or call `close`. Threads may share it.
     Methods raise RequestRefused with the server's sentence, and ServerUnreachable."""
 
     def __init__(
@@ -71,20 +71,20 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """End its connections."""
+        """Close its connections."""
         self._http.close()
 
     # ------------------------------------------------------------ workloads
 
     def submit(self, name: str, command: Any = (), **fields: Any) -> JobHandle:
-        """Submit a distributed workload, and answer at once with its `JobHandle`.
+        """Submit a distributed workload, and return its `JobHandle` without waiting for it to run.
 
         `command` is a list of words or one line for `shlex`; without it an image runs its own. Fields: `project`, `image`
         (default: the programs of the server's machine, in this directory), `framework` (PyTorch, TF, MPI, XGBoost, JAX),
         `nnodes` (pods, the master among them), `nproc_per_node`, `gpus` (per pod; below 1: a share), `cpus`, `memory` (`2G`),
         `env`, `secret_env` (variables that are kept in a Secret), `working_dir`, `retries` (restarts of a rank that fails), `spec` (any other field of
         Run:ai's request), `idempotency_key` (for a program that retries by itself). If the answer is lost, the same submit is sent
-        again, at most three times, and only one job is made. Raises TypeError for an unknown field."""
+        again, at most three times, and only one job is created. Raises TypeError for an unknown field."""
         return self.submit_request(job_request(name=name, command=command, **fields))
 
     def submit_request(self, request: JobRequest) -> JobHandle:
@@ -101,10 +101,10 @@ class Client:
         kwargs: Mapping[str, Any] | None = None,
         **fields: Any,
     ) -> JobHandle:
-        """Submit a job of which every rank calls `fn(*args, **kwargs)`, with RANK, WORLD_SIZE and MASTER_ADDR in its
-        environment. `JobHandle.results` waits for what the ranks return. The function goes along pickled, with what it closes
-        over; functions of modules are imported, so a rank needs those files. Fields: as for `submit`; without a `name`
-        the job is called as the function, with a suffix. Raises ClientError when it cannot be pickled."""
+        """Submit a job in which every rank calls `fn(*args, **kwargs)`, with RANK, WORLD_SIZE and MASTER_ADDR in its
+        environment. `JobHandle.results` waits for the return values of the ranks. The function is pickled with its
+        closure; functions of modules are imported, so a rank needs those files. Fields: as for `submit`; without a `name`
+        the job is named after the function, with a suffix. Raises ClientError when it cannot be pickled."""
         return self.submit_request(function_request(fn, args, kwargs, fields))
 
     def workloads(self, project: str = "", *, phase: str = "", search: str = "") -> Iterator[WorkloadInfo]:
@@ -113,7 +113,7 @@ class Client:
         return self._items(lambda offset: calls.workloads(offset, filters, search))
 
     def job(self, name: str, project: str = "") -> JobHandle:
-        """The workload of this name (in the client's project, where none is given), or of this id. Raises ClientError."""
+        """The workload with this name (in the client's project if none is given), or with this id. Raises ClientError."""
         filters = {"projectName": project or self.project, "name": name}
         for workload in self._items(lambda offset: calls.workloads(offset, filters, "")):
             return JobHandle(self, workload)
@@ -124,7 +124,7 @@ class Client:
         return self._items(calls.projects)
 
     def create_project(self, name: str, *, gpus: float = 0) -> ProjectInfo:
-        """Make a project with a quota of GPUs."""
+        """Create a project with a quota of GPUs."""
         return self.run_call(calls.create_project(name, gpus))
 
     def runs(self, project: str = "", *, name: str = "") -> Iterator[RunInfo]:
@@ -132,7 +132,7 @@ class Client:
         return self._items(lambda offset: calls.runs(offset, project, name))
 
     def request(self, method: str, path: str, *, query: Mapping[str, Any] | None = None, body: Any = None) -> Any:
-        """Any other request of the REST API (`/api/v1/…`); the answer's JSON."""
+        """Send any other request of the REST API (`/api/v1/…`); return the answer's JSON."""
         return self.run_call(calls.plain(method, path, query or {}, body))
 
     # ------------------------------------------------------------ transport
@@ -177,7 +177,7 @@ class Client:
         return {"Authorization": f"Bearer {self._token}"}
 
     def stream_lines(self, call: ApiCall[Any]) -> Iterator[bytes]:
-        """The lines of a streamed answer as they come, without their newlines; for as long as it takes."""
+        """The lines of a streamed answer as they arrive, without their newlines and without a time limit."""
         splitter, waits = calls.LogLineSplitter(), httpx.Timeout(DEFAULT_TIMEOUT, read=None)
         query, headers = call.parameters(), self._authorization()
         try:
@@ -202,7 +202,7 @@ class Client:
 
 
 class JobHandle:
-    """One workload and its operations. `workload` holds the last answer of the server; `refresh` updates it."""
+    """One workload and its operations. `workload` is the last answer of the server; `refresh` updates it."""
 
     def __init__(self, client: Client, workload: WorkloadInfo) -> None:
         self._client, self.workload = client, workload
@@ -212,7 +212,7 @@ class JobHandle:
 
     @property
     def id(self) -> str:
-        """Its id, which is never used again for another workload."""
+        """Its id, which is never reused for another workload."""
         return self.workload.id
 
     @property
@@ -243,7 +243,7 @@ class JobHandle:
         except RequestRefused as refusal:
             if refusal.status != 404:
                 raise
-            return replace(self.workload, phase="Deleted", message="")  # it was there, for this is its id
+            return replace(self.workload, phase="Deleted", message="")  # it existed, since the server gave this id
 
     def logs(
         self,
@@ -254,7 +254,7 @@ class JobHandle:
         attempt: int | None = None,
         timestamps: bool = False,
     ) -> Iterator[LogLine]:
-        """Lines that its ranks wrote, also after its pods are gone. With `follow`, new lines until the job ends."""
+        """Lines that its ranks wrote, also after its pods are gone. With `follow`, also new lines until the job ends."""
         call = calls.logs(self.id, rank=rank, follow=follow, tail=tail, attempt=attempt, timestamps=timestamps)
         return (calls.read_log_line(line, rank) for line in self._client.stream_lines(call))
 
@@ -263,7 +263,7 @@ class JobHandle:
         return self._client.run_call(calls.pods(self.id))
 
     def events(self) -> list[Mapping[str, Any]]:
-        """Its events, as Run:ai's API has them."""
+        """Its events, in the form of Run:ai's API."""
         return self._client.run_call(calls.events(self.id))
 
     def why(self) -> str:
@@ -271,11 +271,11 @@ class JobHandle:
         return self._client.run_call(calls.why(self.id))
 
     def explain(self) -> str:
-        """Why it waits, with numbers."""
+        """Why it is waiting to be scheduled, with numbers."""
         return self._client.run_call(calls.explain(self.id))
 
     def suspend(self) -> None:
-        """Stop its pods, and keep it."""
+        """Stop its pods, but keep the workload."""
         self._client.run_call(calls.set_suspended(self.id, suspended=True))
 
     def resume(self) -> None:
@@ -287,8 +287,8 @@ class JobHandle:
         self._client.run_call(calls.delete(self.id))
 
     def results(self, *, timeout: float | None = None) -> list[Any]:
-        """Wait for the end of a submitted function, and answer what each rank returned, in the order of ranks.
-        Raises JobFailed with what happened, TimeoutError."""
+        """Wait until a submitted function has ended, and return the value of each rank, ordered by rank.
+        Raises JobFailed with the reason, TimeoutError."""
         deadline = math.inf if timeout is None else time.monotonic() + timeout
         self.wait(timeout=timeout)
         while has_running_ranks(self.pods()):

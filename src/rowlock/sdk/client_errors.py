@@ -1,5 +1,5 @@
-"""What can go wrong for a program that uses the client: the server cannot be reached, it refuses, or a run ended badly; and what
-it is warned of."""
+"""The errors and the warning of the client: the server cannot be reached, it refuses a request, or a job did not
+complete."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Any
 
 
 class ClientError(Exception):
-    """Any error of this client. Its text is one sentence for people."""
+    """Any error of this client. Its text is one sentence for users."""
 
 
 class ServerUnreachable(ClientError):
-    """There is no server, or nothing came from it in time."""
+    """There is no server, or it did not answer in time."""
 
 
 class RequestRefused(ClientError):
-    """The server's refusal: its sentence, the HTTP status, and what is wrong with which field of a submit."""
+    """The server's refusal: its message, the HTTP status, and the invalid fields of a submit."""
 
     def __init__(self, status: int, message: str, issues: tuple[tuple[str, str], ...] = ()) -> None:
         super().__init__(message)
@@ -27,11 +27,11 @@ class RequestRefused(ClientError):
 
 
 class ServerWarning(UserWarning):
-    """What the server says of a job that it has taken: fields of its pods that have no effect, for one."""
+    """The server's warning about a job that it has accepted, such as fields of its pods that have no effect."""
 
 
 class JobFailed(ClientError):
-    """A job of which a result was wanted did not complete."""
+    """A job whose results were requested did not complete, or has no results."""
 
 
 def refusal(status: int, body: Any) -> RequestRefused:

@@ -1,4 +1,4 @@
-"""httpx for both clients: its options, and its answers and errors in this package's words."""
+"""httpx for both clients: its options, its answers, and its errors as ClientErrors."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from rowlock.sdk.client_errors import ServerUnreachable, ServerWarning, refusal
 from rowlock.sdk.server_address import ServerAddress
 
 DEFAULT_TIMEOUT = 90.0
-"""Seconds for an answer to begin: a submit may wait for a deleted job to leave."""
+"""Seconds until an answer must begin: a submit may wait until a deleted job of the same name is gone."""
 
 
 class Tries:
-    """The tries of one request: whether there is another one, and after how many seconds. Only a request with a key is sent again."""
+    """The attempts of one request: whether to retry, and after how many seconds. Only a request with a key is retried."""
 
     def __init__(self, call: ApiCall[Any]) -> None:
         self._pauses = iter(submit_fields.PAUSES_S if call.key else ())
         self._is_sent = False
 
     def pause_after(self, outcome: httpx.Response | httpx.HTTPError) -> float | None:
-        """None: this outcome is the answer. A server that was never reached is not asked again, unless an earlier try may have
-        come through."""
+        """Seconds before the next attempt; None = this outcome is final. A request that never reached the server is not retried,
+        unless an earlier attempt may have reached it."""
         if isinstance(outcome, httpx.Response):
             is_open = outcome.status_code in submit_fields.UNDECIDED
         else:
@@ -36,7 +36,7 @@ class Tries:
 
 
 def client_options(address: ServerAddress, timeout: float) -> dict[str, Any]:
-    """The keyword arguments of `httpx.Client` and its twin. No proxy of the environment is asked: a token goes along."""
+    """The keyword arguments of `httpx.Client` and `AsyncClient`. Proxies of the environment are ignored: requests carry a token."""
     return {
         "base_url": address.url,
         "verify": address.tls(),
@@ -58,13 +58,13 @@ def decode_answer(answer: httpx.Response) -> Any:
 
 
 def warn_of(answer: httpx.Response) -> None:
-    """Warn of what the server says beside its answer to a submit: the job was taken all the same."""
+    """Issue a ServerWarning for the Warning header of the answer to an accepted submit."""
     if text := re.fullmatch(r'299 - "(.*)"', answer.headers.get("Warning", "")):
-        warnings.warn(re.sub(r"\\(.)", r"\1", text[1]), ServerWarning, stacklevel=5)  # where `submit` was called
+        warnings.warn(re.sub(r"\\(.)", r"\1", text[1]), ServerWarning, stacklevel=5)  # shows the caller of `submit`
 
 
 def unreachable(address: ServerAddress, error: httpx.HTTPError) -> ServerUnreachable:
-    """What kept an answer from coming, in one sentence."""
+    """The error for a request without an answer, with the cause in one sentence."""
     if isinstance(error, httpx.TimeoutException):
         return ServerUnreachable(f"the server at {address.url} did not answer in time")
     if "CERTIFICATE_VERIFY_FAILED" in str(error):
@@ -76,7 +76,7 @@ def unreachable(address: ServerAddress, error: httpx.HTTPError) -> ServerUnreach
 
 
 def stream_broken(address: ServerAddress, error: httpx.HTTPError) -> ServerUnreachable:
-    """Why a log that is read, or followed, goes no further; the job is not concerned."""
+    """The error for a log stream that broke; the job is not affected."""
     if not isinstance(error, (httpx.RemoteProtocolError, httpx.ReadError)):
         return unreachable(address, error)
     return ServerUnreachable(

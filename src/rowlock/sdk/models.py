@@ -1,4 +1,4 @@
-"""The server's answers as values. Fields that a newer server adds are kept in `raw` and otherwise ignored."""
+"""The server's answers as dataclasses. Fields that a newer server adds are only in `raw`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class WorkloadInfo:
     """PyTorch, TF, MPI, XGBoost, JAX, or "" for a workload of one pod."""
     phase: str
     message: str
-    """Why it is in this phase, in a sentence; "" when there is nothing to say."""
+    """Why it is in this phase, in a sentence, or ""."""
     created_at: str
     """RFC 3339."""
     raw: Json = field(repr=False)
@@ -38,8 +38,8 @@ class WorkloadInfo:
         return self.phase in FINISHED_PHASES
 
     def is_in(self, phases: Collection[str]) -> bool:
-        """Whether it is in one of the phases. For an answer of `wait` the server's word counts, too: an elastic job has reached
-        Running when its minimum runs and others of its pods wait for a node, though its phase is Degraded then."""
+        """Whether it is in one of the phases. In an answer to `wait`, the server's `reachedPhase` counts, too: an elastic job has
+        reached Running when its minimum runs while other pods wait for a node, although its phase is Degraded then."""
         return self.phase in phases or (self.phase != "Deleted" and self.raw.get("reachedPhase") in phases)
 
     @classmethod
@@ -64,7 +64,7 @@ class WorkloadPod:
 
     name: str
     rank: str
-    """The number of its first rank, or what it is called where it has none (`launcher`)."""
+    """The number of its first rank, or the role of a pod without ranks (`launcher`)."""
     status: str
     node: str
     restarts: int
@@ -90,7 +90,7 @@ class WorkloadPod:
 
 @dataclass(frozen=True, slots=True)
 class LogLine:
-    """A line of output and its origin: `rank 0`, `launcher`; "" where the log is of one pod."""
+    """A line of output and its origin: `rank 0`, `launcher`; "" in the log of a single pod."""
 
     source: str
     text: str
@@ -118,7 +118,7 @@ class ProjectInfo:
     id: str
     namespace: str
     gpu_quota: float
-    """GPUs that it deserves."""
+    """The number of GPUs that are guaranteed to it."""
     raw: Json = field(repr=False)
 
     @classmethod
@@ -136,7 +136,7 @@ class ProjectInfo:
 
 @dataclass(frozen=True, slots=True)
 class RunInfo:
-    """A workload that is or was, as the archive has it."""
+    """An existing or deleted workload, as recorded in the archive."""
 
     id: str
     name: str

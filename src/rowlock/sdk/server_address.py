@@ -19,15 +19,15 @@ _MAX_ANSWER = 64 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """Credentials for which the server gives a token: a user with a password, an application with its secret, or (`grant_type` local,
-    `name` the path of a socket) the Unix user of this process."""
+    """Credentials for a token: a user with a password, an application with its secret, or (`grant_type` local, `name` the path of
+    a socket) the Unix user of this process."""
 
     grant_type: str
     name: str
     secret: str
 
     def ask_socket(self) -> str:
-        """The token that the machine's server gives this process's user. Raises ServerUnreachable."""
+        """The token of this process's Unix user, from the socket of the machine's server. Raises ServerUnreachable."""
         try:
             with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
                 connection.settimeout(_SOCKET_TIMEOUT)
@@ -45,13 +45,13 @@ class Login:
         return {"grantType": "client_credentials", "clientId": self.name, "clientSecret": self.secret}
 
     def __repr__(self) -> str:
-        return f"Login({self.grant_type!r}, {self.name!r})"  # the secret is in no traceback
+        return f"Login({self.grant_type!r}, {self.name!r})"  # keeps the secret out of tracebacks
 
 
 def choose_login(
     username: str | None, password: str | None, client_id: str | None, client_secret: str | None
 ) -> Login | None:
-    """The login that the arguments give; None where they give none. Raises ClientError where only one of a pair is given."""
+    """The login that the arguments specify; None if they specify none. Raises ClientError if only one of a pair is given."""
     if bool(username) != bool(password) or bool(client_id) != bool(client_secret):
         raise ClientError("a login is username and password, or client_id and client_secret: one of the two is missing")
     if username and password:
@@ -61,8 +61,8 @@ def choose_login(
 
 @dataclass(frozen=True, slots=True)
 class ServerAddress:
-    """The base URL without a slash at its end, the authority that its certificate is checked against (None: the
-    system's), and a token or what gets one."""
+    """The base URL without a trailing slash, the CA file for its certificate (None = the system's CAs), and a token or a
+    login."""
 
     url: str
     authority: Path | None = None
@@ -72,7 +72,7 @@ class ServerAddress:
     """What to do when the server does not answer."""
 
     def tls(self) -> ssl.SSLContext:
-        """Raises ServerUnreachable when the authority cannot be read."""
+        """The TLS context for the server. Raises ServerUnreachable when the CA file cannot be read."""
         try:
             return ssl.create_default_context(cafile=None if self.authority is None else str(self.authority))
         except (OSError, ssl.SSLError) as error:
@@ -90,7 +90,7 @@ def find_server(
     token: str | None = None,
     login: Login | None = None,
 ) -> ServerAddress:
-    """The server that the arguments name, else `ROWLOCK_URL` with `ROWLOCK_TOKEN` and `ROWLOCK_CA`, else the one of the
+    """The server that the arguments specify, else `ROWLOCK_URL` with `ROWLOCK_TOKEN` and `ROWLOCK_CA`, else that of the
     data directory. Raises ServerUnreachable."""
     environ = os.environ
     if url is None and data_dir is None and (url := environ.get("ROWLOCK_URL") or None) is not None:
@@ -133,7 +133,7 @@ def _server_of_directory(
 
 
 def _server_of_machine() -> ServerAddress | None:
-    """The server that serves all users of this machine (`rowlock up --system`), where there is one."""
+    """The server for all users of this machine (`rowlock up --system`); None if there is none."""
     directory = Path(os.environ.get("ROWLOCK_SYSTEM_DIR") or "/run/rowlock")
     try:
         url = str(json.loads((directory / "server.json").read_text(encoding="utf-8"))["url"])

@@ -1,4 +1,4 @@
-"""The body of a submit, from what a Python program says: Run:ai's request, of which `spec` may say every other field."""
+"""Builds the body of a submit, Run:ai's request, from the arguments of a Python program; `spec` may set any other field."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 from rowlock.sdk.client_errors import ClientError
 
 THIS_MACHINE = "rowlock.dev/host"
-"""The image that means the programs of the node itself."""
+"""The image name for running the node's own programs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,17 +35,17 @@ class JobRequest:
     working_dir: str | None = None
     retries: int = 0
     name_is_prefix: bool = False
-    """The server adds a suffix to the name, so that it is free."""
+    """The server appends a suffix to make the name unique."""
     spec: Mapping[str, Any] = field(default_factory=dict)
     idempotency_key: str = ""
-    """A word by which the server knows this submit again, for a program that itself tries again; else each has a new one."""
+    """A key by which the server recognises this submit, for programs that retry by themselves; "" = a new one each time."""
 
     def key(self) -> str:
-        """The word that goes along with each try of this submit."""
+        """The idempotency key for all attempts of this submit; a new random one unless it was given."""
         return self.idempotency_key or str(uuid.uuid4())
 
     def body(self, default_project: str) -> dict[str, Any]:
-        """POST /workloads/distributed. Raises ClientError for what the server could not understand."""
+        """The body of POST /workloads/distributed. Raises ClientError for invalid fields."""
         self._check()
         return {
             "name": self.name,
@@ -83,7 +83,7 @@ class JobRequest:
         return spec
 
     def _directory(self) -> str:
-        """The working directory of the pods, absolute. Raises ClientError where this program's own is needed and was deleted."""
+        """The absolute working directory of the pods. Raises ClientError if it is this program's own and was deleted."""
         try:
             return os.path.abspath(self.working_dir or os.getcwd())
         except FileNotFoundError:
@@ -105,7 +105,7 @@ class JobRequest:
 
 
 def job_request(**values: Any) -> JobRequest:
-    """The request of these fields. Raises TypeError for a field that there is not, with the nearest one."""
+    """A request with these fields. Raises TypeError for an unknown field, with the nearest known one."""
     known = [each.name for each in fields(JobRequest)]
     for name in values:
         if name not in known:

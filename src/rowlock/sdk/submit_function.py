@@ -1,4 +1,4 @@
-"""`rowlock.submit`: a function as the ranks of a job, in one line."""
+"""`rowlock.submit`: runs a function as the ranks of a job, in one line."""
 
 from __future__ import annotations
 
@@ -16,6 +16,6 @@ def submit(
     client: Client | None = None,
     **fields: Any,
 ) -> JobHandle:
-    """Run a function as the ranks of a job: `rowlock.submit(train, nnodes=2).results()`. The server is that of the data
-    directory, or the `client`'s; everything else as for `Client.submit_function`."""
+    """Run a function as the ranks of a job: `rowlock.submit(train, nnodes=2).results()`. The server is the `client`'s, by
+    default that of the data directory; other arguments as for `Client.submit_function`."""
     return (client or Client()).submit_function(fn, args=args, kwargs=kwargs, **fields)

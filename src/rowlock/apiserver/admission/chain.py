@@ -1,8 +1,8 @@
-"""What comes in: decoding, defaults, pod admission, validation, the operator's webhooks, managedFields, in that order.
+"""The admission chain: decoding, defaults, pod admission, validation, the operator's webhooks, managedFields, in that order.
 
-The store calls `AdmissionChain.create` and `.update` for every write of any client. Texts are the real API server's.
-Admission reads a `View` for what an object refers to: priority classes, service accounts, quotas; without one those checks
-are left out. Pure but for its clock.
+The store calls `AdmissionChain.create` and `.update` for every write of any client. Messages are the real API server's.
+Admission reads a `View` for the objects that a write refers to (priority classes, service accounts, quotas); without a view
+those checks are skipped. Pure except for its clock.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ SPEC_REPLICAS_PATHS = {
 
 
 class Webhooks(Protocol):
-    """Webhooks that controllers of `kinds.TRAINER` have registered."""
+    """The mutating and validating webhooks for `kinds.TRAINER`."""
 
     def admit_pod(self, pod: Object, view: View | None, *, has_scheduler: bool) -> Object: ...
 
@@ -63,7 +63,7 @@ class Webhooks(Protocol):
 
 
 class AdmissionChain:
-    """The `Admission` of `storage/write_verbs.py` as kube-apiserver has it."""
+    """Implements the `Admission` of `storage/write_verbs.py` like kube-apiserver."""
 
     def __init__(
         self,
@@ -76,8 +76,8 @@ class AdmissionChain:
         unix_accounts: UnixAccountRules = UNRESTRICTED,
         webhooks: Webhooks | None = None,
     ) -> None:
-        """`view` has the objects as the next write finds them (`Store.open` hands it over). `has_scheduler` False = nobody of
-        ours places pods here: nothing is said about where they could go."""
+        """`view`: the objects including staged writes (`Store.open` passes it). `has_scheduler` False: rowlock does not schedule
+        pods here, so there are no warnings about placement."""
         self._view, self._clock, self._parity, self._has_scheduler = view, clock, parity, has_scheduler
         self._draining, self._unix_accounts = draining or Draining(), unix_accounts
         self._webhooks = webhooks
@@ -132,15 +132,15 @@ class AdmissionChain:
         return _with_managed_fields(new, entries)
 
     def _create_settled(self, kind: Kind, obj: Object) -> Object:
-        """One of thousands that the server itself makes, always in the same shape: to decode and check an Event costs as much
-        as all else that becomes of it."""
+        """Admit an object that the server itself made in final form, such as one of thousands of Events: decoding and checking
+        it would cost as much as everything else about it."""
         if causes := object_validation.meta_causes(kind, obj):
             raise invalid(kind.name, objects.name(obj), causes, kind.group)
         quota_admission.check_quotas(kind, obj, self._view)
         return obj
 
     def _restrict_pod(self, pod: Object) -> Object:
-        """The pod as the Unix account of its project. Raises Forbidden."""
+        """The pod, set to run as the Unix account of its project. Raises Forbidden."""
         if self._view is None:
             return pod
         return restrict_pod(pod, self._view.get(kinds.NAMESPACE, "", objects.namespace(pod)), self._unix_accounts)
@@ -177,7 +177,7 @@ class AdmissionChain:
             count = objects.dig(submitted, SPEC_REPLICAS_PATHS[kind], 0) if submitted != before else None
             entries = managed_fields.record_scale(kind, entries, SPEC_REPLICAS_PATHS[kind], author, changed=count)
         if submitted == before and not from_apply and entries == (old_fields or []):
-            if not subresource:  # who changes nothing is warned, and a webhook is asked, all the same
+            if not subresource:  # warnings and webhooks apply even to an update without changes
                 options.warnings.extend(object_warnings.warnings(kind, new, created=False))
                 self._review(kind, old, new, options)
             return old
@@ -202,7 +202,7 @@ class AdmissionChain:
         return with_owners if submitted is new else _with_managed_fields(new, _split_managed_fields(with_owners)[1])
 
     def _first_entry(self, kind: Kind, new: Object, options: WriteOptions) -> list[managed_fields.Entry]:
-        """What the creator owns: what it wrote and its defaults, not what admission adds."""
+        """The managedFields entry of the creator: what it wrote and the defaults, but not what admission adds."""
         if not options.manager:
             return []
         if "status" in kind.subresources and "status" in new:
@@ -212,7 +212,7 @@ class AdmissionChain:
         )
 
     def _review(self, kind: Kind, old: Object | None, new: Object, options: WriteOptions) -> None:
-        """The validating webhooks: the training operator's, and those that were handed over."""
+        """Call the validating webhooks: the training operator's, and those for `kinds.TRAINER`. Raises Forbidden."""
         if kind in kinds.JOBS:
             verdict = review_job(kind, old, new, self._parity)
             options.warnings.extend(verdict.warnings)
@@ -261,8 +261,8 @@ class AdmissionChain:
 
 
 def decode_object(kind: Kind, obj: Object, options: WriteOptions, stored: Object | None = None) -> Object:
-    """The object as its type has it, with defaults. Raises BadRequest, in the decoder's words. Whole fields that it shares
-    with `stored` are taken as they are: they were decoded when they came."""
+    """The object decoded by its type, with defaults. Raises DecodingError with the decoder's message. Top-level fields that are
+    identical in `stored` are not decoded again."""
     walk = Walk()
     try:
         new = _decode_fields(kind, obj, walk, stored or {})
@@ -279,8 +279,8 @@ def decode_object(kind: Kind, obj: Object, options: WriteOptions, stored: Object
 
 
 def _decode_fields(kind: Kind, obj: Object, walk: Walk, stored: Object) -> Object:
-    """What it is comes first, so that lists can leave it out without reading it again. What `stored` has was decoded when it
-    came. Of a custom object only the metadata has a Go type; the rest is pruned."""
+    """Decode the fields that differ from `stored`. apiVersion and kind come first, so that lists can cut them off the stored
+    JSON. In a custom object only the metadata is decoded by a Go type; the rest is pruned."""
     head: Object = {"apiVersion": kind.api_version, "kind": kind.name}
     kept = {k: v for k, v in obj.items() if k not in _HEADER and v is not None and v is stored.get(k)}
     has_same_metadata = bool(kept) and obj.get("metadata") == stored["metadata"]
@@ -306,7 +306,7 @@ def _decode_metadata(obj: Object, walk: Walk) -> Object:
 
 
 class DecodingError(BadRequest):
-    """An object that its type cannot hold; `why` in the words of the decoder."""
+    """The object does not fit its type; `why` is the decoder's message."""
 
     def __init__(self, kind: Kind, why: str) -> None:
         super().__init__(f'{kind.name} in version "{kind.version}" cannot be handled as a {kind.name}: {why}')
@@ -314,14 +314,14 @@ class DecodingError(BadRequest):
 
 
 _SHARED_STATUS_KINDS = (kinds.POD, kinds.NODE, kinds.BATCH_JOB)
-"""Of the built-in kinds those whose status is written all the time: the rest of them is not decoded again for it."""
+"""Built-in kinds whose status is written often: a status update does not decode their other fields again."""
 _KINDS_WITH_RULES = frozenset({*kinds.JOBS, *kinds.TRAINER})
-"""Custom kinds whose schemas have rules of their own."""
+"""Custom kinds whose schemas have validation rules."""
 _HEADER = frozenset({"apiVersion", "kind", "metadata"})
 
 
 def _split_managed_fields(obj: Object) -> tuple[Object, Any]:
-    """The object without managedFields, and those: they are bookkeeping, not something to decode or compare."""
+    """The object without managedFields, and the managedFields, which are neither decoded nor compared."""
     meta = obj.get("metadata")
     if not isinstance(meta, dict) or "managedFields" not in meta:
         return obj, None
@@ -350,7 +350,7 @@ def _schema_causes(kind: Kind, old: Object | None, new: Object) -> Iterable[Caus
 
 
 def _without_allocated_fields(kind: Kind, submitted: Object, new: Object) -> Object:
-    """The new object without the addresses that a service is given: nobody owns those that nobody asked for."""
+    """The new object without the address fields of a Service that the client did not submit: no manager owns them."""
     if kind is not kinds.SERVICE or not isinstance(new.get("spec"), dict):
         return new
     submitted_spec = submitted.get("spec") or {}
@@ -367,8 +367,8 @@ def _service_causes(service: Object) -> list[Cause]:
 
 
 def missing_service_error(service: Object) -> ApiError:
-    """What becomes of a status that is written where there is no service: a real server begins to make one, and stops
-    because nobody has given it an address."""
+    """The error for a status update of a missing Service: a real server begins to create it, and fails because it has no
+    cluster IP."""
     service, _ = _split_managed_fields(service)
     new = decode_object(kinds.SERVICE, service, WriteOptions())
     causes = _service_causes(new)

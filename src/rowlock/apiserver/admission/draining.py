@@ -1,4 +1,4 @@
-"""A server that is about to be stopped takes no new jobs and resumes none: their processes would outlive it."""
+"""Refuses new and resumed jobs while the server is being stopped: their processes would outlive it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rowlock.objects import Object
 
 
 class Draining:
-    """Whether the server is being stopped; shared by who stops it and the admission chain."""
+    """Whether the server is being stopped; shared by the REST API, which sets it, and the admission chain."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -24,17 +24,17 @@ class Draining:
         return self._clock() < self._until
 
     def begin(self, seconds: float) -> None:
-        """For so long: a server that was not stopped after all takes jobs again."""
+        """Drain for so many seconds; a server that is not stopped by then accepts jobs again."""
         self._until = self._clock() + seconds
 
     def check_create(self, kind: Kind, obj: Object) -> None:
-        """Raises Unavailable for a job, and for a pod that is nobody's."""
+        """Raise Unavailable while draining, for a job and for a pod without an owner."""
         is_job = kind in kinds.JOBS or (kind is kinds.POD and not objects.dig(obj, "metadata.ownerReferences"))
         if is_job and self.is_active:
             raise Unavailable("the server is being stopped and takes no new jobs: submit again when it is back")
 
     def check_update(self, kind: Kind, old: Object, new: Object) -> None:
-        """Raises Unavailable for a job that is resumed."""
+        """Raise Unavailable while draining, for a job that is resumed."""
         if kind in kinds.JOBS and self.is_active:
             was_suspended, is_suspended = (objects.dig(job, "spec.runPolicy.suspend") for job in (old, new))
             if was_suspended and not is_suspended:

@@ -1,8 +1,8 @@
-"""What the scheduler's side says to what comes in: pods, jobs, queues and PodGroups.
+"""The scheduler's admission checks of pods, jobs, queues and PodGroups.
 
-On a real cluster KAI's webhooks look at pods and queues; a job whose pods they would refuse is admitted there and hangs
-without a pod. Here the job itself is refused, at once. What a real one admits and then holds for ever (a queue that is
-not there, a pod larger than any node) is admitted here too, with a warning that kubectl prints.
+On a real cluster KAI's webhooks check pods and queues; a job whose pods they would refuse is admitted there and hangs
+without a pod. Here the job itself is refused at once. What a real cluster admits but never schedules (a missing queue, a
+pod larger than any node) is admitted here too, with a warning that kubectl prints.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def causes(kind: Kind, new: Object, view: View | None) -> Iterator[Cause]:
 def review(
     kind: Kind, old: Object | None, new: Object, options: WriteOptions, view: View | None, *, now: float = 0.0
 ) -> None:
-    """Raises Forbidden for pods, and jobs whose pods, ask for shares of GPUs that there are not; warns of the rest."""
+    """Raise Forbidden for pods, and jobs with pods, that request impossible GPU shares; add warnings for other problems."""
     annotations = objects.annotations(new)
     is_told = kind in REVIEWED_KINDS and kind is not kinds.QUEUE
     if is_told and (old is None or annotations != objects.annotations(old)):
@@ -72,7 +72,7 @@ def review(
 
 
 def check_ownership(kind: Kind, old: Object | None, new: Object, options: WriteOptions, view: View | None) -> None:
-    """Raises Forbidden for a queue of others, and for what the scheduler alone writes."""
+    """Raise Forbidden for another project's queue, and for fields that only the scheduler may write."""
     if options.may_use_queue is None or kind not in ownership.KINDS or view is None:
         return
     namespace = view.get(kinds.NAMESPACE, "", objects.namespace(new)) if kind.namespaced else None
@@ -99,7 +99,7 @@ def _pod_templates(kind: Kind, job: Object) -> Iterator[tuple[str, Object]]:
 
 
 def _warn_pod(pod: Object, options: WriteOptions, view: View | None) -> None:
-    """Only of a queue that it names itself: pods of jobs inherit theirs, and pods are made by the thousand."""
+    """Warn of a missing queue that the pod itself names. Pods of jobs inherit theirs; they are created by the thousand."""
     queue = next((q for label in from_objects.QUEUE_LABELS if (q := objects.labels(pod).get(label))), "")
     if queue and view is not None and not EMBEDDED.is_foreign(pod) and view.get(kinds.QUEUE, "", queue) is None:
         options.warnings.append(queue_warning(queue, lambda _: None, ()))

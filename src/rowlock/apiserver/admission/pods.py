@@ -1,5 +1,5 @@
-"""What a pod gets on its way in, as on a real cluster: service account and its token volume, priority, tolerations,
-quality of service. Seen in every `kubectl get pod -o yaml`. Pure: the view tells what exists.
+"""The mutations of pod admission, as on a real cluster: service account and its token volume, priority, tolerations,
+QoS class. They are visible in every `kubectl get pod -o yaml`. Pure: existing objects come from the view.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SYSTEM_PRIORITIES = {"system-node-critical": 2_000_001_000, "system-cluster-cri
 
 
 def admit_create(pod: Object, view: View | None) -> Object:
-    """The pod with everything admission adds. Raises Forbidden for what it names and does not exist."""
+    """The pod with everything that admission adds. Raises Forbidden for missing objects that it refers to."""
     spec = dict(pod.get("spec") or {})
     _check_overhead(pod, spec)
     _set_service_account(pod, spec, view)
@@ -38,20 +38,20 @@ def admit_create(pod: Object, view: View | None) -> Object:
 
 
 def _name_asked_for(pod: Object) -> str:
-    """A real server completes a name that is to be generated when these plugins have spoken."""
+    """The pod's name for messages: only the prefix if it was generated, because a real server generates names after these plugins."""
     prefix, name = str(objects.meta(pod).get("generateName") or ""), objects.name(pod)
     return prefix if prefix and name.startswith(prefix[:-1]) and len(name) == len(prefix) + SUFFIX_LENGTH else name
 
 
 def admit_update(pod: Object) -> Object:
-    """A pod that is changed: the tolerations that every pod has come back when somebody takes them away."""
+    """The updated pod: the default tolerations are added again if they were removed."""
     spec = dict(pod.get("spec") or {})
     _add_default_tolerations(spec)
     return pod if spec == pod.get("spec") else {**pod, "spec": spec}
 
 
 def _gated_condition(pod: Object) -> dict[str, Any]:
-    """Why no scheduler looks at the pod yet; said with its creation, whichever scheduler it waits for."""
+    """The condition that a gated pod has from its creation, whichever scheduler it is for."""
     return {
         "type": "PodScheduled", "status": "False", "lastProbeTime": None,
         "lastTransitionTime": objects.meta(pod).get("creationTimestamp"), "reason": "SchedulingGated",
@@ -111,7 +111,7 @@ def _set_priority(pod: Object, spec: dict[str, Any], view: View | None) -> None:
 
 
 def _apply_priority_class(pod: Object, spec: dict[str, Any], priority_class: Object, value: int) -> None:
-    """Priority and preemption come from the class; other values are refused."""
+    """Set priority and preemption policy from the class. Raises Forbidden for other given values."""
     policy = priority_class.get("preemptionPolicy", "PreemptLowerPriority")
     for field, title, own in (
         ("priority", "integer value of priority", value),
@@ -124,7 +124,7 @@ def _apply_priority_class(pod: Object, spec: dict[str, Any], priority_class: Obj
 
 
 def _check_overhead(pod: Object, spec: dict[str, Any]) -> None:
-    """There are no RuntimeClasses here: a name goes through, so that manifests for GPU clusters work; a price does not."""
+    """Raise Forbidden for `overhead`. There are no RuntimeClasses here, but their names are allowed, for manifests of GPU clusters."""
     if spec.get("overhead"):
         raise forbidden(
             "pods",

@@ -1,6 +1,6 @@
-"""The admission plugin ResourceQuota: a namespace's limits on counts of objects and on what its pods ask for. Pure.
+"""The admission plugin ResourceQuota: a namespace's limits on object counts and on the resources of its pods. Pure.
 
-What an object costs and which quotas it counts in is decided in `system/resource_quota.py`.
+`system/resource_quota.py` computes the usage of an object and the quotas that it counts in.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from rowlock.system.resource_quota import format_amount, kind_usage, quota_match
 
 
 def check_quotas(kind: Kind, obj: Object, view: View | None) -> None:
-    """Raises Forbidden when a quota of the namespace has no room for the new object, or cannot tell."""
+    """Raise Forbidden when the new object exceeds a quota of the namespace, or lacks the requests that a quota limits."""
     if view is None:
         return
     for quota in view.all(kinds.RESOURCE_QUOTA, objects.namespace(obj)):

@@ -1,7 +1,7 @@
-"""What server-side apply does to an object: a configuration is merged into it, and what it no longer names goes.
+"""The value operations of server-side apply: merge a configuration into an object, and remove fields it no longer names.
 
-Null is a value here: it takes the place of a text or a number, and leaves a map or a list as it is. What has become
-empty is null; decoding drops that. `managed_fields.py` says who owns what; this module knows values only. Pure.
+Null is a value here: it replaces a string or a number, but leaves a map or a list unchanged. A value that has become
+empty is null; decoding drops it. Ownership is in `managed_fields.py`; this module handles values only. Pure.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _MISSING: Any = object()
 
 
 def merge_config(live: Any, config: Any, node: types.Schema) -> Any:
-    """The live value with everything that the configuration says."""
+    """The live value with the configuration merged into it."""
     if live is _MISSING or types.is_atomic(node) or not (live or config):
         return config
     if isinstance(live, dict | None) and isinstance(config, dict | None) and (live or config):
@@ -28,7 +28,7 @@ def merge_config(live: Any, config: Any, node: types.Schema) -> Any:
 
 
 def _is_granular(node: types.Schema, sort: type) -> bool:
-    """Whether values of this type are maps, or lists, that are merged part by part."""
+    """Whether values of this type are maps (`sort` dict) or lists (`sort` list) that are merged element by element."""
     schema_type = node.get("type")
     if sort is list:
         return bool(schema_type == "array")
@@ -43,7 +43,7 @@ def _merge_maps(live: dict[str, Any], config: dict[str, Any], node: types.Schema
 
 
 def _merge_lists(live: list[Any], config: list[Any], node: types.Schema) -> list[Any]:
-    """Elements that both have come in the configuration's order; others stay behind what they stood behind."""
+    """Merge two lists: shared elements take the configuration's order; others stay after the element that they followed."""
     child = types.item_schema(node)
     live_queue, config_queue = (deque((field_sets.path_element(e, node), e) for e in side) for side in (live, config))
     live_elements, config_elements = dict(live_queue), dict(config_queue)
@@ -56,7 +56,7 @@ def _merge_lists(live: list[Any], config: list[Any], node: types.Schema) -> list
             out.append(live_queue.popleft()[1])
             continue
         if not config_queue or (live_queue and step != config_queue[0][0] and shared and shared[0] != step):
-            live_queue.popleft()  # it has been merged, or will be where the configuration has it
+            live_queue.popleft()  # merged already, or later at its place in the configuration
             continue
         if live_queue and (step == config_queue[0][0] or step in done):
             live_queue.popleft()
@@ -69,8 +69,8 @@ def _merge_lists(live: list[Any], config: list[Any], node: types.Schema) -> list
 
 
 def prune_unowned(value: dict[str, Any], node: types.Schema, prior: Fields, owned: Fields) -> dict[str, Any]:
-    """The object without the fields of `prior` that nobody owns any more. `owned` are everybody's, `prior` a manager's
-    until now. A field in which something is left stays."""
+    """The object without the fields of `prior` (a manager's fields until now) that are not in `owned` (the fields of all
+    managers). A field that still has subfields is kept."""
     prior_fields = field_sets.ensure_named_members(prior, node)
     all_fields = _fields(value, node)
     remaining = _fields(_remove_fields(value, prior_fields, node), node)
@@ -90,7 +90,7 @@ def _remove_fields(value: Any, removed: Fields, node: types.Schema) -> Any:
 
 
 def _remove_below(value: Any, removed: Fields, ancestors: Fields, node: types.Schema, at: Path) -> Any:
-    """The value without the fields `removed`, `ancestors` which there may be others; None when nothing is left."""
+    """The value at `at` without the fields `removed`; `ancestors`: the paths above them. None when nothing is left."""
     if not value or types.is_atomic(node) or not isinstance(value, dict | list):
         return value
     if isinstance(value, list):

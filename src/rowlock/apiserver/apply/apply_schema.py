@@ -1,7 +1,7 @@
-"""Configurations for server-side apply: do they fit the schema, and can the object that they make be read?
+"""Checks for server-side apply: a configuration must fit the schema, and the resulting object must be decodable.
 
-Both are answered in the words of a real server, which reads a configuration as it is written and gives such refusals
-no reason: to it they are accidents of its own. Pure.
+Messages are a real server's, which checks the configuration as written and returns these errors as internal errors
+without a reason. Pure.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from rowlock.kinds import Kind
 from rowlock.objects import Object
 
 MAX_ERRORS = 100
-"""That are told of one configuration."""
+"""The most errors that are reported for one configuration."""
 
 
 def check_configuration(kind: Kind, config: dict[str, Any]) -> None:
-    """Raises UnknownError for a configuration whose fields are not the schema's."""
+    """Raise UnknownError for a configuration that does not fit the schema."""
     errors = []
     for error in _schema_errors(config, types.schema_of(kind), ""):
         errors.append(error)
@@ -34,7 +34,7 @@ def check_configuration(kind: Kind, config: dict[str, Any]) -> None:
 
 
 def convert_to_typed(kind: Kind, new: Object, config: dict[str, Any]) -> Object:
-    """What a configuration has made, as its type has it. Raises UnknownError."""
+    """The merged object, decoded by its type. Raises UnknownError, Invalid."""
     if kind.custom:
         _check_no_nulls(kind, new)
         return new
@@ -49,7 +49,7 @@ def convert_to_typed(kind: Kind, new: Object, config: dict[str, Any]) -> Object:
 
 
 def _check_no_nulls(kind: Kind, new: Object) -> None:
-    """Of custom kinds, what a configuration says is null stays so, and is no value of any type. Raises Invalid."""
+    """In custom kinds, nulls of a configuration stay in the object, but fit no type. Raises Invalid."""
     body = {key: value for key, value in new.items() if key not in ("apiVersion", "kind", "metadata", "status")}
     causes, lists, _ = crd_schema.validate(body, types.schema_of(kind))
     if any('"null"' in cause.message for cause in causes):
@@ -77,7 +77,7 @@ def _schema_errors(value: Any, node: types.Schema, at: str) -> Iterator[str]:
 
 
 def _atom_type(node: types.Schema) -> str:
-    """What a real server's schema for applying makes of a type: texts of special forms may be any scalar."""
+    """The type in a real server's schema for apply, which treats strings with some formats as any scalar."""
     kind = node.get("type")
     if node.get("format") == "int-or-string":
         return "anything"
@@ -107,7 +107,7 @@ _ATOM_TYPES = {
     "map": "map", "list": "list", "number": "numeric (int or float)", "string": "string", "boolean": "boolean",
     "scalar": "any scalar",
 }  # fmt: skip
-"""How structured-merge-diff calls the types of its schema."""
+"""The names of types in structured-merge-diff's messages."""
 
 
 def _map_errors(value: dict[str, Any], node: types.Schema, at: str) -> Iterator[str]:
@@ -137,7 +137,7 @@ def _list_errors(value: list[Any], node: types.Schema, at: str) -> Iterator[str]
 
 
 def _list_key_error(element: Any, keys: Sequence[str], node: types.Schema) -> str:
-    """Why an element of a list with keys, or of a set, has no name."""
+    """Why an element of a keyed list or a set is invalid; "" if it is valid."""
     if not keys:
         element_type = {dict: "a map type", list: "a list type", type(None): "an explicit null"}.get(type(element))
         return f"associative list without keys has an element that's {element_type}" if element_type else ""
@@ -151,5 +151,5 @@ def _list_key_error(element: Any, keys: Sequence[str], node: types.Schema) -> st
 
 
 def _has_default(node: types.Schema, key: str) -> bool:
-    """OpenAPI has a default for what Go always writes, too."""
+    """Whether a key field has a default: in the schema, or because Go always writes the field."""
     return "default" in (types.field_schema(node, key) or {}) or key in structs.zeros(types.resolve_ref(node))

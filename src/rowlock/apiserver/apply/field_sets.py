@@ -1,6 +1,6 @@
-"""Sets of fields, as managedFields has them: which fields an object has, and in which two objects differ.
+"""Field sets, as in managedFields: the fields of an object, and the fields in which two objects differ.
 
-A field is a path of elements in FieldsV1's own spelling: `f:spec`, `k:{"name":"c"}` for an element of a keyed list,
+A field is a path of elements in FieldsV1 notation: `f:spec`, `k:{"name":"c"}` for an element of a keyed list,
 `v:"x"` for a member of a set. Whether a list is keyed, a set or one atomic value comes from the table of types. Pure.
 """
 
@@ -18,7 +18,7 @@ from rowlock.apiserver.schema import structs, types
 Path = tuple[str, ...]
 Fields = set[Path]
 Tree = dict[str, Any]
-"""FieldsV1: nested, `{}` is a member, `.` marks a member that has members below it."""
+"""FieldsV1: nested dicts. `{}` is a member; `.` marks a member that also has members below it."""
 
 _SYSTEM_FIELDS = frozenset(
     "name namespace uid creationTimestamp resourceVersion generation managedFields selfLink".split()
@@ -35,12 +35,12 @@ def _json(value: Any) -> str:
 
 
 def _json_texts(values: Iterable[str]) -> list[str]:
-    """Each text as JSON; there are some."""
-    return b"\0".join(map(_encode, values)).decode().split("\0")  # JSON has no such byte
+    """Each text as JSON; `values` must not be empty."""
+    return b"\0".join(map(_encode, values)).decode().split("\0")  # NUL never occurs in JSON
 
 
 def new_object_fields(obj: dict[str, Any], node: types.Schema) -> Tree:
-    """The fields that a write brings into being with a new object."""
+    """The fields that the creator of a new object owns."""
     shape = _shape(types.resolve_ref(node))
     tree: Tree = {}
     for key, value in obj.items():
@@ -56,12 +56,12 @@ def new_object_fields(obj: dict[str, Any], node: types.Schema) -> Tree:
 
 
 def config_fields(config: dict[str, Any], node: types.Schema) -> Tree:
-    """The fields that a configuration names: nulls and empty maps too, but no list that would have keys and is empty."""
+    """The fields that a configuration names, including nulls and empty maps, but without empty keyed lists."""
     return _config_tree(config, node) or {}
 
 
 def ownable_fields(fields: Iterable[Path]) -> Fields:
-    """Those that somebody can own: what an object is and what the system counts is nobody's."""
+    """The fields that a manager can own: neither apiVersion and kind nor the system's metadata."""
     return {
         p for p in fields if p not in _UNOWNABLE_PATHS and not (p[0] == "f:metadata" and p[1][2:] in _SYSTEM_FIELDS)
     }
@@ -71,7 +71,7 @@ _UNOWNABLE_PATHS = frozenset({("f:apiVersion",), ("f:kind",), ("f:metadata",)})
 
 
 def _config_tree(value: Any, node: types.Schema) -> Tree | None:
-    """What a value in a configuration names below itself: `{}` is the value alone, None is nothing at all."""
+    """The fields that a configuration names at and below a value: `{}` is the value itself, None is no field."""
     shape = _shape(node)
     if not isinstance(value, dict | list) or shape.atomic or value == {}:
         return {}
@@ -99,34 +99,34 @@ def _with_itself(below: Tree | None) -> Tree:
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """What a schema means for field sets, looked up once."""
+    """The properties of a schema that matter for field sets, cached."""
 
     node: types.Schema
     atomic: bool
     is_list: bool
-    """Whether it is a list: one that no schema knows is one value."""
+    """Whether the schema is a list; a list without a schema is an atomic value."""
     has_free_keys: bool
     keys: tuple[str, ...]
     zeros: dict[str, Any]
-    """Fields that every object of a built-in kind writes, be they empty: then bringing one is no change."""
+    """Fields that every object of a built-in kind has, even if empty, with their zero values: setting one to it is no change."""
     steps: dict[str, tuple[types.Schema, bool]] = field(default_factory=dict)
 
     def step(self, key: str) -> tuple[types.Schema, bool]:
-        """The schema of a field, and whether it is a member of its own where it has parts."""
+        """The schema of a field, and whether the field is itself a member when it has subfields."""
         step = self.steps.get(key)
         if step is None:
             own_member = self.has_free_keys or (key != "metadata" and key not in self.zeros)
             step = types.field_schema(self.node, key) or types.ANYTHING, own_member
-            if key in (self.node.get("properties") or ()):  # all other keys are the users', and have no end
+            if key in (self.node.get("properties") or ()):  # do not cache free keys, of which there may be any number
                 self.steps[key] = step
         return step
 
     def is_zero(self, key: str, value: Any) -> bool:
-        """Whether the field is what an object has in which nobody wrote it."""
+        """Whether the value is that of a field that was not set."""
         return key in self.zeros and (not value or value == self.zeros[key])
 
     def pair(self, old: dict[str, Any], new: dict[str, Any], key: str) -> tuple[Any, ...]:
-        """Both values of a field; one that is always written is its zero where it is not."""
+        """Both values of a field; for a missing field the zero value if it is always written, else `_MISSING`."""
         missing = self.zeros.get(key, _MISSING)
         return old.get(key, missing), new.get(key, missing)
 
@@ -142,11 +142,11 @@ def _shape(node: types.Schema) -> _Shape:
 
 
 _SHAPES: dict[int, _Shape] = {}
-"""By the schema's identity: schemas live in the table of types for ever, and a shape keeps its own."""
+"""Shapes by the id of their schema. Schemas live as long as the process, and a shape references its own."""
 
 
 def _subtree(value: Any, node: types.Schema, own_member: bool) -> Tree:
-    """`own_member`: the value is new with all that it has."""
+    """The fields at and below a new value; `own_member`: the value itself is a member."""
     if not value or not isinstance(value, (dict, list)):
         return {}
     shape = _shape(node)
@@ -163,7 +163,7 @@ def _subtree(value: Any, node: types.Schema, own_member: bool) -> Tree:
         for element in value:
             step = _path_element(element, shape)
             if step.startswith("k:") and not is_atomic and {*map(type, element.values())} == _ONLY_TEXT:
-                names = tuple(element)  # of thousands of variables, which all have the same: the tree is never changed
+                names = tuple(element)  # thousands of variables with the same keys share one tree, never changed
                 out[step] = known.get(names) or known.setdefault(
                     names, {".": {}, **{f"f:{name}": {} for name in names}}
                 )
@@ -180,7 +180,7 @@ def _subtree(value: Any, node: types.Schema, own_member: bool) -> Tree:
 
 
 def path_element(element: Any, node: types.Schema) -> str:
-    """How an element of a keyed list or a set is called."""
+    """The path element (`k:…` or `v:…`) of an element of a keyed list or a set."""
     return _path_element(element, _shape(node))
 
 
@@ -204,7 +204,7 @@ def _key_value(element: dict[str, Any], key: str, node: types.Schema) -> Any:
 
 
 def is_tree(fields: Any) -> bool:
-    """Whether a client's own fieldsV1 is one: steps all the way down."""
+    """Whether a client's fieldsV1 is well-formed."""
     return isinstance(fields, dict) and all(_is_step(step) and is_tree(below) for step, below in fields.items())
 
 
@@ -219,7 +219,7 @@ def _is_step(step: str) -> bool:
 
 
 def paths(fields: Tree, at: Path = ()) -> Iterator[Path]:
-    """The members of a tree."""
+    """The paths of the members of a tree."""
     for step, below in fields.items():
         if step == ".":
             yield at
@@ -241,7 +241,7 @@ def contains(fields: Tree, path: Path) -> bool:
 def tree_of(fields: Fields) -> Tree:
     """The inverse of `paths`."""
     root: Tree = {}
-    for path in sorted(fields):  # what has members comes before them
+    for path in sorted(fields):  # parents come before their children
         node = root
         for end, step in enumerate(path):
             if end and not node and path[:end] in fields:
@@ -252,7 +252,7 @@ def tree_of(fields: Fields) -> Tree:
 
 @dataclass(slots=True)
 class Difference:
-    """In which fields two objects differ."""
+    """The fields in which two objects differ."""
 
     added: Fields = field(default_factory=set)
     modified: Fields = field(default_factory=set)
@@ -263,7 +263,7 @@ class Difference:
 
 
 def difference(old: dict[str, Any], new: dict[str, Any], node: types.Schema) -> Difference:
-    """What a write changed, apart from what belongs to the system."""
+    """The fields that a write changed, without the system's metadata."""
     shape, comparer = _shape(node), _Comparer(Difference())
     for key in {**old, **new}:
         if key in ("apiVersion", "kind"):
@@ -277,7 +277,7 @@ def difference(old: dict[str, Any], new: dict[str, Any], node: types.Schema) -> 
 
 
 def differ(old: dict[str, Any], new: dict[str, Any], node: types.Schema) -> bool:
-    """Whether anything is not the same, what belongs to the system and the order of lists included."""
+    """Whether anything differs, including system fields and the order of lists."""
     if old == new:
         return False
     pairs = (_shape(node).pair(old, new, key) for key in {**old, **new})
@@ -289,7 +289,7 @@ class _Comparer:
     difference: Difference
 
     def compare(self, pair: tuple[Any, ...], step: tuple[types.Schema, bool], at: Path) -> None:
-        """`step`: the schema of the field, and whether it is a member of its own where it has parts."""
+        """Compare two values of a field; `step`: its schema, and whether it is itself a member when it has subfields."""
         (old, new), (node, own_member) = pair, step
         if old is new or (old is not _MISSING and new is not _MISSING and old == new):
             return
@@ -320,7 +320,7 @@ class _Comparer:
 
 
 def ensure_named_members(fields: Fields, node: types.Schema) -> Fields:
-    """The fields, and each declared one that has some of them below it."""
+    """The fields, and each declared field that is above one of them."""
     members, nodes = set(fields), dict[Path, types.Schema]({(): node})
     for path in fields:
         for end in range(1, len(path)):
@@ -335,7 +335,7 @@ def ensure_named_members(fields: Fields, node: types.Schema) -> Fields:
 
 
 def path_text(path: Path) -> str:
-    """A field as conflicts name it: `.spec.containers[name="c"].image`."""
+    """A field as in conflict messages: `.spec.containers[name="c"].image`."""
     text = ""
     for step in path:
         if step.startswith("f:"):

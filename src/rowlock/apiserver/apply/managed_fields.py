@@ -1,9 +1,9 @@
-"""Who owns which field: `metadata.managedFields`, and server-side apply, which decides by it.
+"""Field ownership: `metadata.managedFields`, and server-side apply, which depends on it.
 
 Every write that names a manager records what it changed (`record_update`); a server-side apply (`apply_configuration`) merges a
 configuration into the live object, refuses to overwrite other managers' fields unless forced, and removes the fields
-that this manager applied before and no longer names. Of an object that has no entries none are kept, until somebody
-applies: then all that it has is of `before-first-apply`. `now` is text. Pure.
+that this manager applied before and no longer names. An object without entries keeps none until the first apply, which
+assigns its existing fields to `before-first-apply`. `now` is text. Pure.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from rowlock.kinds import POD, Kind
 from rowlock.objects import Object
 
 MAX_UPDATE_ENTRIES = 10
-"""Update entries kept per object; the oldest beyond that become one, `ancient-changes`."""
+"""Update entries that are kept per object; older ones are merged into one, `ancient-changes`."""
 _CONFLICT_PREFIX = "conflict with "
 
 
 class SettledManagedFields(list[dict[str, Any]]):
-    """managedFields that server-side apply has already settled: admission records nothing more."""
+    """managedFields that server-side apply has already computed: admission records no further changes."""
 
 
 @dataclass(frozen=True, slots=True)
 class FieldManager:
-    """Who writes, through which subresource, when."""
+    """The writer's name, the time as RFC 3339 text, and the subresource."""
 
     name: str
     now: str
@@ -53,8 +53,8 @@ def entries_of(obj: Object) -> list[Entry]:
 
 
 def _readable_entries(raw_entries: Any) -> list[Entry] | None:
-    """The entries, of those that one manager has through one subresource the last; None where one of them cannot be read:
-    then none counts, as in a real server. An entry without fields owns nothing."""
+    """The entries, only the last of each manager and subresource; None if one of them is malformed, which invalidates all, as on a
+    real server. An entry without fields owns nothing."""
     if not isinstance(raw_entries, list) or not all(map(_is_readable, raw_entries)):
         return None
     return _last_entries(raw_entries)
@@ -97,11 +97,11 @@ def _with_entries(obj: Object, entries: Iterable[Entry], settled: bool = False) 
 
 
 def initial_entries(stored: Any, requested: Any) -> list[Entry]:
-    """The entries to begin with: a client may write its own, and resets them with none or an empty one. A missing
-    or unreadable list resets nothing."""
+    """The entries before a write is recorded: a client may send its own, and resets them with [] or one empty entry. A missing
+    or malformed list resets nothing."""
     if requested in ([], [{}]):
         return []
-    if requested and requested != stored:  # what is stored was read when it came: an update sends it back as a rule
+    if requested and requested != stored:  # an update usually sends the stored entries back, which were checked before
         entries = _readable_entries(requested)
         if entries is not None:
             return entries
@@ -111,10 +111,10 @@ def initial_entries(stored: Any, requested: Any) -> list[Entry]:
 def record_scale(
     kind: Kind, before: list[Entry], replicas_path: str, manager: FieldManager, *, changed: int | None
 ) -> list[Entry]:
-    """The entries after a write of the number of replicas, at the path `replicas_path`, through the scale: to which it changed.
+    """The entries after a write of the replicas through the scale subresource; `changed`: the new number, None = unchanged. If the
 
-    There its owners are those of the scale; where it has none, none are kept. Who owns it by updates does so in an entry
-    of its own, of no time: so does a real server, which reads a scale's entries as of another version than the object's."""
+    field had owners, the writer becomes its owner; if it had none, none is recorded. Owners by update get a separate entry without
+    a time, as on a real server, where a scale's entries have another version than the object's."""
     path = tuple(f"f:{step}" for step in replicas_path.split("."))
     owners = [entry for entry in before if path in _owned_fields(entry)]
     kept_entries: list[Entry] = []
@@ -129,7 +129,7 @@ def record_scale(
 
 
 def is_writable_through(kind: Kind, subresource: str, path: Path) -> bool:
-    """Whether a write through this subresource, or the object itself (""), changes this field and so can own it."""
+    """Whether a write through this subresource ("" = the object itself) can change this field, and so own it."""
     if not subresource:
         return path[0] != "f:status" or "status" not in kind.subresources
     if subresource != "status":
@@ -143,15 +143,15 @@ _NOT_WRITTEN_BY_STATUS = frozenset({("f:metadata", "f:deletionTimestamp"), ("f:m
 
 
 def creation_entries(kind: Kind, obj: Object, manager: FieldManager) -> list[Entry]:
-    """The entry of a new object, all of whose fields belong to its author; none for one that has nothing but a name."""
+    """The entry of a new object, whose author owns all fields; empty if it has no ownable field."""
     fields = field_sets.new_object_fields(obj, types.schema_of(kind))
     return [_make_entry(kind, manager, "Update", fields)] if fields else []
 
 
 def record_update(kind: Kind, old: Object, new: Object, manager: FieldManager) -> Object:
-    """The update with what it changed noted: taken from other managers, given to this one.
+    """The updated object with the changed fields moved from other managers to this one.
 
-    `new` carries the entries to begin with (`initial_entries`); whether `old` has any does not matter."""
+    `new` must have the entries before the write (`initial_entries`); those of `old` are ignored."""
     before: list[Entry] = objects.meta(new).get("managedFields") or []
     if not before:
         return _with_entries(new, [])
@@ -176,7 +176,7 @@ def _is_by(entry: Entry, manager: FieldManager, operation: str) -> bool:
 
 
 def _without_fields(entry: Entry, lost: Fields) -> list[Entry]:
-    """The entry without these fields; none where nothing is left."""
+    """The entry without these fields; empty if nothing is left."""
     if not any(field_sets.contains(entry["fieldsV1"], path) for path in lost):
         return [entry] if entry["fieldsV1"] else []
     own = _owned_fields(entry)
@@ -200,7 +200,7 @@ def _cap_updates(kind: Kind, entries: list[Entry]) -> list[Entry]:
 def apply_configuration(
     kind: Kind, live: Object | None, config: Object, manager: FieldManager, *, force: bool
 ) -> Object:
-    """The live object after the configuration. Raises Conflict with one cause per field that somebody else owns."""
+    """The live object after the apply. Raises Conflict with one cause per changed field that another manager owns."""
     node, subresource = types.schema_of(kind), manager.subresource
     unmanaged = objects.with_field(live, "metadata.managedFields", None) if live else {"metadata": {}}
     before = (entries_of(live) or _before_first_apply(kind, unmanaged, manager)) if live else []
@@ -218,7 +218,7 @@ def apply_configuration(
     force = force or (live is not None and _is_kubectl_migration(others, changed, live, manager, kind))
     others = _resolve_conflicts(others, changed, changes.removed, force)
     mine = _make_entry(kind, manager, "Apply", field_sets.tree_of(owned_paths))
-    if not field_sets.differ(unmanaged, new, node):  # who changes nothing leaves no time
+    if not field_sets.differ(unmanaged, new, node):  # an apply without changes does not update the time
         del mine["time"]
         mine |= {"time": prior["time"]} if prior and "time" in prior else {}
     if manager.name == KUBECTL and LAST_APPLIED in objects.annotations(new):
@@ -227,7 +227,7 @@ def apply_configuration(
 
 
 def _before_first_apply(kind: Kind, live: Object, manager: FieldManager) -> list[Entry]:
-    """Whose the fields are of an object that has no entries, when it is applied to for the first time."""
+    """The entry for the existing fields of an object without entries, at its first apply."""
     fields = field_sets.new_object_fields(live, types.schema_of(kind))
     own = {path for path in field_sets.paths(fields) if is_writable_through(kind, manager.subresource, path)}
     first_manager = FieldManager("before-first-apply", manager.now, manager.subresource)
@@ -240,7 +240,7 @@ KUBECTL, LAST_APPLIED = "kubectl", "kubectl.kubernetes.io/last-applied-configura
 def _is_kubectl_migration(
     others: list[Entry], contested: Fields, live: Object, manager: FieldManager, kind: Kind
 ) -> bool:
-    """Whether `kubectl apply --server-side` takes over what `kubectl apply` has written: then nobody else minds."""
+    """Whether `kubectl apply --server-side` takes over fields of an earlier `kubectl apply`, which is no conflict."""
     last_applied = objects.annotations(live).get(LAST_APPLIED)
     if manager.name != KUBECTL or not last_applied:
         return False
@@ -255,7 +255,7 @@ def _is_kubectl_migration(
 
 
 def _with_last_applied(new: Object, config: Object) -> Object:
-    """The object with its note of what was applied last, for those who go back to `kubectl apply`."""
+    """The object with an updated last-applied annotation, for users who return to `kubectl apply`."""
     meta = {k: v for k, v in objects.meta(config).items() if k != "managedFields"}
     if LAST_APPLIED in (meta.get("annotations") or {}):
         meta["annotations"] = {k: v for k, v in meta["annotations"].items() if k != LAST_APPLIED}
@@ -264,7 +264,7 @@ def _with_last_applied(new: Object, config: Object) -> Object:
 
 
 def _resolve_conflicts(others: list[Entry], changed: Fields, removed: Fields, force: bool) -> list[Entry]:
-    """The others' entries without the fields that this apply takes over or away. Raises Conflict unless it is forced."""
+    """The other managers' entries without the fields that this apply takes over or removes. Raises Conflict unless forced."""
     conflicts: dict[str, list[str]] = {}
     rest: list[Entry] = []
     for entry in others:

@@ -1,8 +1,8 @@
-"""Kinds of which nothing is stored: they can be looked at, never made.
+"""Read-only kinds without stored objects.
 
-Some are computed from other objects (Endpoints from Services and pods, definitions from the table of kinds). Of the others
-every real cluster has some and this one has none: a list of them is empty, and true; so `kubectl get all`,
-`kubectl apply --prune` and `kubectl cluster-info dump`, which ask for many kinds, work. Pure.
+Some are computed from other objects (Endpoints from Services and pods, definitions from the table of kinds). The others
+exist on real clusters, but not here: their lists are empty, so that `kubectl get all`,
+`kubectl apply --prune` and `kubectl cluster-info dump`, which request many kinds, work. Pure.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from rowlock.kinds import Kind
 
 @dataclass(frozen=True, slots=True)
 class ComputedKind:
-    """One of them, and what is said to those who want to make one, or to watch."""
+    """A read-only kind, and the refusal of attempts to create or watch it."""
 
     kind: Kind
     refusal: str
     warning: str = ""
-    """What is said to those who read it."""
+    """The warning in answers to reads."""
 
 
 def _read_unserved_kinds() -> Iterator[ComputedKind]:

@@ -1,7 +1,7 @@
-"""What clients ask first: groups, versions, resources. Made once from the table of kinds, in all three shapes.
+"""Discovery: groups, versions, resources. Built once from the table of kinds, in all three formats.
 
 The aggregated form (`apidiscovery.k8s.io` v2 and v2beta1) is what kubectl and client-go prefer; the older lists are
-for everybody else. Groups that hold only questions (access reviews) are rows here. Pure.
+for other clients. Groups that have only reviews are rows here. Pure.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from rowlock.apiserver.http.responses import encode
 from rowlock.kinds import Kind
 
 GIT_VERSION = f"v{KUBERNETES}+rowlock-{__version__}"
-"""What `/version` and the OpenAPI documents say: whose API this is, and what really answers."""
+"""The version in `/version` and the OpenAPI documents: Kubernetes' and rowlock's."""
 
 _BUILT_IN_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 _CUSTOM_VERBS = ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")
@@ -40,7 +40,7 @@ _SUBRESOURCES: dict[str, tuple[tuple[str, str, str], tuple[str, ...]]] = {
     "log": (("", "", "Pod"), ("get",)),
     "token": (("authentication.k8s.io", "v1", "TokenRequest"), ("create",)),
 }
-"""Subresources that are not read and changed as their parent is; `status` and its like are."""
+"""Subresources with another kind or other verbs than get, patch and update of the parent (as `status` has)."""
 
 REVIEWS = {
     ("", "v1"): ("Binding",),
@@ -50,7 +50,7 @@ REVIEWS = {
     ),
     ("policy", "v1"): (),
 }  # fmt: skip
-"""Kinds that are only ever created: what comes back is an answer."""
+"""Kinds that are only created and never stored: the result is the answer."""
 _NAMESPACED_REVIEWS = ("Binding", "LocalSubjectAccessReview")
 
 
@@ -67,7 +67,7 @@ def _resources_of_kind(kind: Kind) -> Iterable[Resource]:
     for sub in (s for s in order if s in kind.subresources):
         (group, version, name), sub_verbs = _SUBRESOURCES.get(sub, (("", "", kind.name), _CHANGE_VERBS))
         line: Resource = {"name": f"{kind.plural}/{sub}", "singularName": "", "namespaced": kind.namespaced}
-        if version:  # the kind's own, where they are not the list's
+        if version:  # if group and version differ from those of the list
             line |= {"group": group, "version": version}
         yield {**line, "kind": name, "verbs": list(sub_verbs)}
 
@@ -139,7 +139,7 @@ def aggregated_discovery(named_groups: bool, version: str) -> dict[str, Any]:
 
 @cache
 def encode_aggregated_discovery(named_groups: bool, version: str) -> bytes:
-    """The same as JSON, made once."""
+    """`aggregated_discovery` as JSON, cached."""
     return encode(aggregated_discovery(named_groups, version))
 
 
@@ -167,12 +167,12 @@ def _aggregated_version(name: str, version: str) -> dict[str, Any]:
 
 
 def version_text() -> bytes:
-    """`GET /version`, laid out as a real server lays it out: people read it."""
+    """`GET /version`, indented like a real server's, because users read it."""
     return msgspec.json.format(encode(server_version()), indent=2)
 
 
 def server_version() -> dict[str, str]:
-    """`GET /version`: the Kubernetes whose API this is, and what really answers."""
+    """The content of `GET /version`: the Kubernetes version of the API, and rowlock's."""
     major, minor, _ = KUBERNETES.split(".")
     return {
         "major": major,

@@ -1,7 +1,7 @@
 """OpenAPI v3 and v2 from the table of types: enough for `kubectl explain`, `apply`, validation and generated clients.
 
-The table has no prose; the sentences are our own (`descriptions.json`). Each document is made when it is first asked
-for. Pure.
+The table has no descriptions; they are rowlock's own (`descriptions.json`). Each document is built at its first request.
+Pure.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _V3, _V2 = "#/components/schemas/", "#/definitions/"
 
 
 class _Descriptions(msgspec.Struct):
-    """The sentences of `kubectl explain`, in words of our own; a field is explained by its name, wherever it stands."""
+    """rowlock's descriptions for `kubectl explain`: by kind, and by field name wherever the field occurs."""
 
     kinds: dict[str, str]
     fields: dict[str, str]
@@ -71,7 +71,7 @@ _LISTED_KINDS = frozenset((k.group, k.version, k.name) for k in _SERVED_KINDS)
 
 @cache
 def v2_protobuf() -> bytes:
-    """`GET /openapi/v2` for clients that want protobuf, as kubectl does."""
+    """`GET /openapi/v2` in protobuf, which kubectl requests."""
     return openapi_v2_protobuf.encode_document(v2_document())
 
 
@@ -103,7 +103,7 @@ def _type_of(group: str, version: str, kind: str) -> tuple[str, str, str, str]:
 
 
 def component_name(group: str, version: str, kind: str) -> str:
-    """What the kind's schema is called in the documents."""
+    """The name of the kind's schema in the documents."""
     name = types.type_name(group, version, kind)
     if "/" not in name:
         return name
@@ -111,7 +111,7 @@ def component_name(group: str, version: str, kind: str) -> str:
 
 
 def _component_schemas(roots: list[tuple[str, str, str, str]], prefix: str) -> Document:
-    """The schemas of the roots and of all types that they name."""
+    """The schemas of the roots and of all types that they refer to."""
     schemas: Document = {}
     pending: list[str] = []
     for group, version, kind, name in roots:
@@ -133,7 +133,7 @@ def _component_schemas(roots: list[tuple[str, str, str, str]], prefix: str) -> D
 
 
 def _list_schema(name: str, prefix: str) -> Document:
-    """The schema of a kind's list: clients validate what is inside one by it."""
+    """The schema of a kind's list, with which clients validate the items."""
     fields = {
         "apiVersion": {"type": "string"},
         "items": {"type": "array", "items": _reference(name, prefix)},
@@ -145,12 +145,12 @@ def _list_schema(name: str, prefix: str) -> Document:
 
 
 def _reference(name: str, prefix: str) -> Document:
-    """Version 3 wraps a reference, so that something may stand beside it."""
+    """A reference; in version 3 wrapped in `allOf`, because nothing may be beside a `$ref`."""
     return {"allOf": [{"$ref": prefix + name}]} if prefix == _V3 else {"$ref": prefix + name}
 
 
 def _expand_schema(node: Any, prefix: str, pending: list[str]) -> Any:
-    """A schema with full references; what the CRDs share among themselves is written out again."""
+    """A schema with full references; shared parts of CRD schemas (`crd.…`) are inlined."""
     if isinstance(node, list):
         return [_expand_schema(n, prefix, pending) for n in node]
     if not isinstance(node, dict):
@@ -178,13 +178,13 @@ _NEW_IN_V3 = ("anyOf", "oneOf", "not", "nullable")
 
 
 def _as_v2_schema(node: Document) -> Document:
-    """A schema as version 2 can say it: what may be one of two types has none there, or is text."""
+    """A schema in version 2, which has no `oneOf`: int-or-string becomes a string."""
     if "oneOf" in node and "format" in node:
         return {"type": "string", "format": node["format"]}
     if "oneOf" in node:
         return {"type": "string"}
     fields = {k: v for k, v in node.items() if k not in _NEW_IN_V3}
-    if node.get("x-kubernetes-preserve-unknown-fields"):  # to a client of version 2, declared fields are all there are
+    if node.get("x-kubernetes-preserve-unknown-fields"):  # version 2 clients would reject fields that are not declared
         fields = {k: v for k, v in fields.items() if k not in ("properties", "items")}
     return fields
 
@@ -255,7 +255,7 @@ def _path_item(kind: Kind, operations: dict[str, Any], prefix: str, all_namespac
 
 
 def inline_references(node: Any) -> Any:
-    """A schema without references, as CRDs have theirs; metadata stays an object."""
+    """A schema with all references inlined, as in CRDs; metadata becomes a plain object."""
     if isinstance(node, list):
         return [inline_references(n) for n in node]
     if not isinstance(node, dict):

@@ -1,9 +1,9 @@
 """OpenAPI v2 in protobuf, as kubectl reads it: the same document as the JSON form, in gnostic's messages.
 
-kubectl validates what is inside a `kind: List` itself, by these definitions, before it sends the first item; without
+kubectl validates the items of a `kind: List` itself, with these definitions, before it sends the first one; without
 them half of a list with one bad item would be created. The fields and their numbers are those of gnostic's
-`OpenAPIv2.proto`. A map of names is a list of name and value there, an extension (`x-…`), a default and an enum are
-YAML text, for which JSON serves. Pure.
+`OpenAPIv2.proto`. There a map is a list of names and values; an extension (`x-…`), a default and an enum are
+YAML text, written here as JSON. Pure.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _MESSAGES: Mapping[str, Mapping[str, tuple[int, str]]] = {
 _EXTENSIONS = {"Operation": 13, "Schema": 31}
 _MAPS = {"Named": (1, "Schema"), "Paths": (2, "Path"), "Responses": (1, "ResponseValue")}
 _WRAPPERS = {"Items": (1, "Schema"), "Type": (1, STRING), "ResponseValue": (1, "Response"), "Either": (1, "Schema")}
-"""Messages that JSON has as maps, or without a name: the number and type of what they hold."""
+"""Messages that are maps in JSON, or have no counterpart: the field number and type of their content."""
 
 
 def encode_document(json: Mapping[str, Any]) -> bytes:
@@ -59,7 +59,7 @@ def _length_delimited(number: int, data: bytes) -> bytes:
 
 
 def _encode_any(value: Any) -> bytes:
-    """gnostic's `Any`: the value as text, which is YAML if it is JSON."""
+    """gnostic's `Any`: the value as YAML text; JSON is YAML."""
     return _length_delimited(2, msgspec.json.encode(value))
 
 
@@ -68,7 +68,7 @@ def _encode_named(name: str, value: bytes) -> bytes:
 
 
 def _encode_message(kind: str, json: Any) -> bytes:
-    """One message. What the table does not know is left out, but for extensions where the message has them."""
+    """Encode one message. Fields that are not in the table are skipped, except extensions if the message has them."""
     if kind in _MAPS:
         number, inner = _MAPS[kind]
         named = (_encode_named(name, _encode_message(inner, value)) for name, value in json.items())
@@ -76,7 +76,7 @@ def _encode_message(kind: str, json: Any) -> bytes:
     if kind == "Parameter":
         place = _encode_field(4, "InPath", json) if json["in"] == "path" else _encode_field(3, "Query", json)
         return _length_delimited(1, _length_delimited(2, place))
-    if kind == "Either" and isinstance(json, bool):  # a schema, or yes or no
+    if kind == "Either" and isinstance(json, bool):  # a schema or a boolean
         return _encode_field(2, FLAG, json)
     if kind in _WRAPPERS:
         return _encode_field(*_WRAPPERS[kind], json)

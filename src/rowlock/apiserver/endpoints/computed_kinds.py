@@ -1,4 +1,4 @@
-"""Serves kinds of which nothing is stored (`discovery/computed_kinds.py`): a list, a table or one of them."""
+"""Serves the read-only kinds of `discovery/computed_kinds.py`: a list, a table or one object."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PLURALS = frozenset(plural for _, _, plural in computed_kinds.BY_PATH)
 
 
 def match_path(version: tuple[str, str], rest: list[str]) -> tuple[ComputedKind, str, str] | None:
-    """Which of them a path names, with its namespace and the name of an object."""
+    """The read-only kind that a path names, with namespace and object name; None for other paths. Raises NotFound."""
     namespace, path = (rest[1], rest[2:]) if rest[0] == "namespaces" and len(rest) >= 3 else ("", rest)
     row = computed_kinds.BY_PATH.get((*version, path[0]))
     if row is not None and (len(path) > 3 or (namespace and not row.kind.namespaced)):
@@ -32,7 +32,7 @@ def match_path(version: tuple[str, str], rest: list[str]) -> tuple[ComputedKind,
 
 
 async def serve_computed_kind(call: Call, send: Send, store: Store, match: tuple[ComputedKind, str, str]) -> None:
-    """Answers a read; a delete of all of them where there are none. Raises Unsupported for every other verb."""
+    """Answer a read, or a deletecollection of a kind that is always empty. Raises Unsupported for every other verb."""
     row, namespace, name = match
     kind = row.kind
     call.require(requests.verb_of(call, name), Target(kind, namespace, name))

@@ -1,4 +1,4 @@
-"""What can be read but not made: definitions of custom kinds, as a real cluster would list them."""
+"""CustomResourceDefinitions of the custom kinds, as a real cluster would list them; read-only."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rowlock.objects import Object
 
 _EPOCH = "1970-01-01T00:00:00Z"
 _ESTABLISHED = json.loads(resources.files(__package__).joinpath("established_conditions.json").read_bytes())
-"""Conditions of every definition: its names are free, and it is served."""
+"""The conditions of every definition: NamesAccepted and Established."""
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Delete and deletecollection over HTTP: options from the body or the query, and what is answered."""
+"""Delete and deletecollection over HTTP: options from the body or the query, and the answers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _DELETE_OPTIONS = "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions"
 
 
 def delete_options(call: Call) -> DeleteOptions:
-    """How to delete: the body's DeleteOptions, or the query's. Raises BadRequest, Invalid."""
+    """The delete options from the body's DeleteOptions, or the query. Raises BadRequest, Invalid."""
     body_options = _body_options(call)
     if body_options.get("gracePeriodSeconds") is None and "gracePeriodSeconds" in call.query:
         body_options["gracePeriodSeconds"] = call.number("gracePeriodSeconds")
@@ -33,7 +33,7 @@ def delete_options(call: Call) -> DeleteOptions:
 
 
 def options_of(body: dict[str, Any]) -> DeleteOptions:
-    """What DeleteOptions say, but for the propagation. Raises BadRequest, Invalid."""
+    """The options in a DeleteOptions object, without the propagation. Raises BadRequest, Invalid."""
     preconditions = body.get("preconditions") or {}
     revision = preconditions.get("resourceVersion", "")
     if revision and not (revision.isascii() and revision.isdigit()):
@@ -47,7 +47,7 @@ def options_of(body: dict[str, Any]) -> DeleteOptions:
 
 
 def _body_options(call: Call) -> dict[str, Any]:
-    """The body's options that say something."""
+    """The DeleteOptions in the body, decoded; {} for an empty body."""
     if not call.body.strip():
         return {}
     body = request_body.decode_body(call)
@@ -78,7 +78,7 @@ def _propagation(call: Call, body_options: dict[str, Any]) -> Propagation | None
 _ANSWERED_WITH_OBJECT = frozenset(
     {kinds.POD, kinds.SERVICE, kinds.SERVICE_ACCOUNT, kinds.PERSISTENT_VOLUME_CLAIM, kinds.RESOURCE_QUOTA}
 )
-"""Kinds whose deletion is answered with the object, as it was last."""
+"""Kinds whose deletion is answered with the object in its last state."""
 
 
 async def delete(call: Call, send: Send, store: Store, target: Target) -> None:

@@ -1,6 +1,6 @@
-"""Which pods stand behind a Service, as a list of EndpointSlices made on demand: `kubectl describe service` asks.
+"""The pods behind a Service, as EndpointSlices computed on demand, for `kubectl describe service`.
 
-A view for reading, not a kind: nothing is stored, watched or discovered; names resolve without it.
+They are read-only: nothing is stored, watched or discovered; name resolution does not use them.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ _SERVICE_NAME_LABEL = "kubernetes.io/service-name"
 
 
 async def slices(store: Store, namespace: str) -> list[Object]:
-    """One EndpointSlice of each Service that selects pods; "" is every namespace."""
+    """One EndpointSlice for each Service with a selector; "" = all namespaces."""
     services = (await store.list(kinds.SERVICE, namespace)).items
     return [await _build_slice(store, service) for service in services if objects.dig(service, "spec.selector")]
 
 
 async def endpoints(store: Store, namespace: str) -> list[Object]:
-    """The same as Endpoints, the older kind, for those who still ask."""
+    """`slices` as Endpoints, the older kind, for older clients."""
     services = (await store.list(kinds.SERVICE, namespace)).items
     return [_as_endpoints(s, await _build_slice(store, s)) for s in services if objects.dig(s, "spec.selector")]
 
@@ -82,7 +82,7 @@ def _endpoint(pod: Object) -> dict[str, Any]:
 
 
 def _ports(service: Object, pods: list[Object]) -> Iterable[dict[str, Any]]:
-    """The Service's ports as numbers of its pods; a target that is a name is looked up in the first pod."""
+    """The Service's ports with the port numbers of its pods; a named target port is looked up in the first pod."""
     named = {
         port.get("name"): port["containerPort"]
         for container in objects.dig(pods[0], "spec.containers")

@@ -1,7 +1,7 @@
-"""Events of the group `events.k8s.io`: the core group's Events under other names. Newer recorders write these.
+"""Events of the group `events.k8s.io`: the core group's Events with other field names, which newer recorders use.
 
-One object, two spellings, as on a real server: what comes in is decoded in its own spelling and renamed, what goes out
-is renamed back; in between it is an ordinary Event. Only the top of an Event differs.
+As on a real server there is one object with two representations: requests are decoded in this one and renamed, answers are
+renamed back; in between it is a core Event. Only top-level fields differ.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ CoreHandler = Callable[[Call, Send], Awaitable[None]]
 
 
 async def serve_events(call: Call, send: Send, store: Store, rest: list[str], core_handler: CoreHandler) -> None:
-    """`rest` is what follows `/apis/events.k8s.io/v1`; `core_handler` answers the same for the core group."""
+    """Serve a request; `rest`: the path after `/apis/events.k8s.io/v1`; `core_handler` serves it for the core group."""
     core = requests.parse_target("", VERSION, rest)
     if core.kind is not kinds.EVENT or core.subresource:
         raise requests.path_not_found()
@@ -67,7 +67,7 @@ async def serve_events(call: Call, send: Send, store: Store, rest: list[str], co
 
 
 def _translate_selector(call: Call) -> None:
-    """Field selectors know an Event's newer names here, and no others."""
+    """Rename the fields of a field selector, which may use only the newer names. Raises BadRequest."""
     text = call.query.get("fieldSelector", "")
     terms = [re.match(r"\s*([^=!]*)(.*)", term, re.DOTALL) for term in sorted(text.split(","))] if text else []
     fields = [(term[1].strip(), term[2]) for term in terms if term]
@@ -90,7 +90,7 @@ def _core_field(name: str) -> str:
 
 
 def _rewrite_body(call: Call, target: Target, existing: Object | None) -> None:
-    """The body of a create or an update, in the core group's spelling. Raises BadRequest, Invalid."""
+    """Rewrite the body of a create or update to the core group's names. Raises BadRequest, Invalid."""
     options = requests.write_options(call, "CreateOptions" if call.method == "POST" else "UpdateOptions")
     event = admission.decode_object(EVENT, verbs.decode_request_object(call, target, options), options)
     core = {**_rename_fields(event, _CORE_NAMES), "apiVersion": "v1"}
@@ -103,7 +103,7 @@ def _rewrite_body(call: Call, target: Target, existing: Object | None) -> None:
 
 
 def _update_causes(existing: Object, new: Object) -> Iterator[Cause]:
-    """Once written in this spelling only an Event's series and its metadata may change."""
+    """Through this group only the series and metadata of an existing Event may change."""
     for name in _IMMUTABLE_FIELDS:
         if (existing.get(name) or None) != (new.get(name) or None):
             yield field_errors.immutable_field(name, new.get(name))
@@ -116,7 +116,7 @@ _IMMUTABLE_FIELDS = (
 
 
 def _create_causes(event: Object) -> Iterator[Cause]:
-    """What a real server asks of a new Event in this spelling, in the words of both."""
+    """A real server's checks of a new Event in this group, with the messages of both groups."""
     core = {**_rename_fields(event, _CORE_NAMES), "metadata": objects.meta(event)}
     for cause in object_validation.object_causes(kinds.EVENT, core):
         renamed = cause.field == "reportingComponent"
@@ -139,10 +139,10 @@ def _create_causes(event: Object) -> Iterator[Cause]:
 
 
 def _rewrite_patch(call: Call, existing: Object | None) -> None:
-    """The four kinds of patches name fields too. Raises BadRequest for a name that this spelling does not have."""
+    """Rename the fields in a patch of any type. Raises BadRequest for a field that this group does not have."""
     kind = verbs.PATCH_TYPES.get(call.header(b"content-type").partition(";")[0].strip())
     if kind is None:
-        return  # refused further on, as for every kind
+        return  # refused later, as for every kind
     patch = request_body.yaml_of(call.body) if kind == "apply" else request_body.patch_of(call.body, "")
     if kind == "json" and isinstance(patch, list):
         core: Any = [_rewrite_step(step) if isinstance(step, dict) else step for step in patch]
@@ -162,7 +162,7 @@ def _rewrite_patch(call: Call, existing: Object | None) -> None:
 
 
 def _rewrite_step(step: Mapping[str, Any]) -> dict[str, Any]:
-    """One step of a JSON patch."""
+    """Rename the fields in one operation of a JSON patch."""
     return {
         **step,
         **{name: _rewrite_pointer(step[name]) for name in ("path", "from") if isinstance(step.get(name), str)},
@@ -179,7 +179,7 @@ def _rewrite_pointer(path: str) -> str:
 
 
 def _replace_body(call: Call, value: Any) -> None:
-    """What is known of the body has been said: it goes on as plain JSON."""
+    """Replace the body by plain JSON. Unknown fields have been reported already, so field validation is off."""
     call.body = encode(value)
     if call.method != "PATCH":
         call.headers = {**call.headers, b"content-type": b"application/json"}
@@ -203,7 +203,7 @@ def _newer_event(event: Mapping[str, Any]) -> Object:
 
 
 def _rename_object(value: Any) -> Any:
-    """Whatever the core group answered, a line of a watch too. What is no Event (a Status, metadata alone) stays as it is."""
+    """Rename the Events in an answer of the core group, also in a watch line. Other objects stay, apart from a Status's group."""
     kind, version = value.get("kind"), value.get("apiVersion")
     if kind is None and "object" in value:
         return {**value, "object": _rename_object(value["object"])}

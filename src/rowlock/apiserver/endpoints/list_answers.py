@@ -1,4 +1,4 @@
-"""The answer to a list, of 100,000 objects perhaps: encoded and sent in slices, between which others have their turn."""
+"""The answer to a list, of perhaps 100,000 objects: encoded and sent in slices that yield to the event loop."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from rowlock.kinds import Kind
 from rowlock.objects import Object
 from rowlock.storage.store import Store
 
-SLICE = 500  # objects that are encoded at once: in 1 ms as JSON, in 4 ms as rows of a table
+SLICE = 500  # objects that are encoded without yielding: 1 ms as JSON, 4 ms as rows of a table
 
 
 def parse_include_object(call: Call) -> tables.Include:
@@ -32,7 +32,7 @@ def parse_include_object(call: Call) -> tables.Include:
 
 
 async def answer_list(call: Call, send: Send, store: Store, target: Target, page: Page) -> None:
-    """Sends a page of objects."""
+    """Send a page of objects in the form that the client accepts."""
     kind, form = target.kind, requests.negotiate_form(call.header(b"accept"), for_list=True)
     meta: dict[str, Any] = {"resourceVersion": str(page.revision)}
     if page.token:
@@ -60,7 +60,7 @@ async def _encode_metadata(objs: Sequence[Object], meta: dict[str, Any]) -> list
     head = {"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": meta}
     slices = take_slices(objs, SLICE)
     items = [b",".join([encode(tables.partial_metadata(obj)) for obj in some]) async for some in slices]
-    return _join_slices(head, "items", items) if items else [encode({**head, "items": None})]  # nobody began it in Go
+    return _join_slices(head, "items", items) if items else [encode({**head, "items": None})]  # a nil slice in Go
 
 
 async def _encode_objects(store: Store, target: Target, page: Page, meta: dict[str, Any]) -> list[bytes]:
@@ -78,14 +78,14 @@ async def _encode_objects(store: Store, target: Target, page: Page, meta: dict[s
 
 
 def _join_slices(head: Object, field: str, slices: list[bytes]) -> list[bytes]:
-    """An object whose last field is a list that comes in slices; as slices."""
+    """The JSON, in slices, of an object whose last field is a list in encoded slices."""
     between = [part for one in slices for part in (b",", one)][1:]
     return [encode({**head, field: []})[:-2], *between, b"]}"]
 
 
 def encode_items(kind: Kind, encoded: Sequence[bytes]) -> bytes:
-    """Elements of a built-in kind's list without what they are, which the list says: they are cut behind the brace and the
-    words that admission puts first."""
+    """The items of a built-in kind's list without apiVersion and kind, which the list has: these are cut off the encoded
+    objects, in which admission puts them first."""
     head = b'{"apiVersion":"%b","kind":"%b",' % (kind.api_version.encode(), kind.name.encode())
     rest = [
         memoryview(one)[len(head) :] if one.startswith(head) else memoryview(_encode_untyped(one))[1:]
@@ -95,12 +95,12 @@ def encode_items(kind: Kind, encoded: Sequence[bytes]) -> bytes:
 
 
 def _encode_untyped(encoded: bytes) -> bytes:
-    """An object written in another order, by an older rowlock perhaps."""
+    """The same for an object with another field order, e.g. one written by an older rowlock."""
     return encode({k: v for k, v in msgspec.json.decode(encoded).items() if k not in ("apiVersion", "kind")})
 
 
 def _get_encoded(store: Store, target: Target, page: Page) -> list[bytes] | None:
-    """A page's objects as they are stored, without looking at each, when it is all there is; else None."""
+    """The stored JSON of a page's objects if the page has all objects at the current revision; else None."""
     kind, space = target.kind, target.namespace if target.kind.namespaced else ""
     if page.revision == store.revision and len(page.items) == store.view.count(kind, space):
         return store.view.all_encoded(kind, space)
@@ -108,5 +108,5 @@ def _get_encoded(store: Store, target: Target, page: Page) -> list[bytes] | None
 
 
 def encode_object(store: Store, kind: Kind, obj: Object) -> bytes:
-    """The stored JSON, if the object is still the newest."""
+    """The object's JSON: the stored bytes if the object is still the newest."""
     return store.view.get_encoded_if_newest(kind, obj) or encode(obj)

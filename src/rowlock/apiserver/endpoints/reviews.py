@@ -1,4 +1,4 @@
-"""Questions about rights: may this user do that, who am I, whose token is this. Answers are not stored."""
+"""Access and token reviews: may this user do that, who am I, whose token is this. They are not stored."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ReviewHandler = Callable[[Call, Object, ReviewToken], dict[str, Any]]
 
 
 def _authorize(authorizer: Authorizer, user: User, spec: Object) -> dict[str, Any]:
-    """May this user do what the review's spec asks about?"""
+    """The status that says whether the user may do what the review's spec asks about."""
     resource, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes") or {}
     if resource is None:
         attributes = Attributes(path.get("verb") or "", path=path.get("path") or "/")
@@ -33,7 +33,7 @@ def _authorize(authorizer: Authorizer, user: User, spec: Object) -> dict[str, An
 
 
 def _spec_causes(kind: str, spec: Object) -> Iterator[Cause]:
-    """A question is about one thing, and about somebody."""
+    """A review must have exactly one kind of attributes, and a user or groups."""
     resource, non_resource = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
     if resource is not None and non_resource is not None:
         shown = {"Path": non_resource.get("path") or "", "Verb": non_resource.get("verb") or ""}
@@ -48,7 +48,7 @@ def _spec_causes(kind: str, spec: Object) -> Iterator[Cause]:
 
 
 def _local_causes(spec: Object, namespace: str) -> Iterator[Cause]:
-    """A local question is about the namespace that it is asked in."""
+    """A local review must be about its own namespace."""
     resource, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
     if resource is not None and (resource.get("namespace") or "") != namespace:
         where = "spec.resourceAttributes.namespace"
@@ -63,14 +63,14 @@ def _review_own_access(call: Call, body: Object, review_token: ReviewToken) -> d
 
 
 def _checked_spec(kind: str, body: Object, namespace: str = "") -> Object:
-    """The question, once it is one, and about the namespace that it is asked in. Raises Invalid."""
+    """The validated spec of a review; `namespace`: that of a local one. Raises Invalid."""
     spec: Object = body.get("spec") or {}
     causes = list(_spec_causes(kind, spec))
     if namespace:
         causes += _local_causes(spec, namespace)
     if causes:
         error = invalid("", "", causes, AUTHORIZATION[0])
-        error.details.pop("kind", None)  # a real server does not say what of
+        error.details.pop("kind", None)  # a real server does not name the kind
         raise error
     return spec
 
@@ -81,7 +81,7 @@ def _review_access(call: Call, body: Object, review_token: ReviewToken) -> dict[
 
 
 def _namespace_of(call: Call) -> str:
-    """The namespace in the path of a local question, "" of others."""
+    """The namespace in the path of a local review; "" for others."""
     parts = call.path.strip("/").split("/")
     return parts[4] if parts[3] == "namespaces" else ""
 
@@ -138,17 +138,17 @@ REVIEWS: dict[tuple[str, str, str], tuple[str, ReviewHandler]] = {
     (*AUTHENTICATION, "selfsubjectreviews"): ("SelfSubjectReview", _review_self),
     (*AUTHENTICATION, "tokenreviews"): ("TokenReview", _review_token),
 }
-"""Path → kind, and who answers."""
+"""(group, version, resource) → kind and handler."""
 
 
 def authorize_review(call: Call, group_version_resource: tuple[str, str, str], namespace: str) -> None:
-    """Asking is a right, too; all users have it about themselves. Raises Forbidden."""
+    """Check the right to create a review; every user may create self reviews. Raises Forbidden."""
     group, _, plural = group_version_resource
     require(call.authorizer, call.user, Attributes("create", group, plural, namespace=namespace))
 
 
 def review(call: Call, group_version_resource: tuple[str, str, str], body: Any, review_token: ReviewToken) -> Object:
-    """The answered review. Raises BadRequest, Invalid."""
+    """The review with its status. Raises BadRequest, Invalid."""
     (group, version, _), (kind, handler) = group_version_resource, REVIEWS[group_version_resource]
     decoded = request_body.decode_typed(body, types.type_name(group, version, kind))
     status = handler(call, decoded, review_token)

@@ -1,4 +1,4 @@
-"""Subresources, parts of objects with endpoints of their own: log, scale, binding, eviction. (`status` is an ordinary update.)"""
+"""The subresources log, scale, binding and eviction. (`status` is an ordinary update.)"""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ _LOG_PARAMETERS = frozenset(
     " insecureSkipTLSVerifyBackend stream timeout".split()
 )
 _START_TIMEOUT = 0.5
-"""Seconds that a follower of a container's log waits for its start, before it is told that there is none yet."""
+"""Seconds that a request to follow a log waits for the container to start before it is refused."""
 _CREATED_STATUS = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
 
 UNSUPPORTED = {
     "pods/resize": "rowlock does not resize running pods: delete the pod and create it again with other resources",
     "serviceaccounts/token": "this server was started without a key for service account tokens",
 }
-"""Subresources of a real cluster, and what to do instead here."""
+"""Subresources that rowlock does not serve → what to do instead."""
 
 
 # ---------------------------------------------------------------- log
@@ -62,10 +62,10 @@ async def log(call: Call, receive: Receive, send: Send, store: Store, target: Ta
 
 
 async def _copy_log(chunks: AsyncGenerator[bytes], send: Send, warnings: list[str]) -> None:
-    """Piece by piece, each after the one before was sent: a slow reader keeps one piece in memory."""
+    """Send chunk by chunk, reading each after the previous one was sent: a slow reader keeps one chunk in memory."""
     started = False
     async with aclosing(chunks):
-        async for chunk in chunks:  # an error of the first comes before the answer has begun
+        async for chunk in chunks:  # an error before the first chunk can still become a Status answer
             if not started:
                 started = True
                 await begin_stream(send, b"text/plain", warnings)
@@ -76,7 +76,7 @@ async def _copy_log(chunks: AsyncGenerator[bytes], send: Send, warnings: list[st
 
 
 def log_options(call: Call, pod: Object) -> LogOptions:
-    """kubectl's flags; the container may be left out where there is only one. Raises BadRequest, Invalid."""
+    """The log options in the query; the container may be omitted if there is only one. Raises BadRequest, Invalid."""
     if call.query.get("stream") not in (None, "", "All"):
         raise Unsupported("rowlock keeps stdout and stderr of a container as one stream: stream=All")
     tail, since = call.number("tailLines"), call.number("sinceSeconds")
@@ -130,11 +130,11 @@ def _resolve_container(pod: Object, requested: str) -> str:
 
 
 CONNECT_SUBRESOURCES = ("exec", "attach", "portforward")
-"""Ways into a pod: websockets, see `websockets.py`."""
+"""Subresources that open a stream into a pod (`streams/`)."""
 
 
 async def get_connectable_pod(call: Call, store: Store, target: Target) -> Object:
-    """The pod, if a client can go into it. Raises NotFound, BadRequest."""
+    """The pod, if a client can connect to it. Raises NotFound, BadRequest."""
     pod = await store.get(kinds.POD, target.namespace, target.name)
     if target.subresource != "portforward":
         _resolve_container(pod, call.query.get("container", ""))

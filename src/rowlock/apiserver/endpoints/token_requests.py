@@ -1,4 +1,4 @@
-"""`POST …/serviceaccounts/NAME/token`: what `kubectl create token` and kubelets ask for. The answer is not stored."""
+"""`POST …/serviceaccounts/NAME/token`: issues tokens for `kubectl create token` and kubelets. The answer is not stored."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _BINDABLE = {("v1", "Pod"): kinds.POD, ("v1", "Secret"): kinds.SECRET}
 
 
 async def create_token(call: Call, send: Send, store: Store, target: Target, tokens: ServiceAccountTokens) -> None:
-    """Answers with a token. Raises Invalid, NotFound, Conflict, BadRequest."""
+    """Issue a token and send it. Raises Invalid, NotFound, Conflict, BadRequest."""
     call.check_query(requests.WRITE_PARAMETERS)
     body = request_body.decode_typed(request_body.decode_body(call), "io.k8s.api.authentication.v1.TokenRequest")
     account = store.view.get(kinds.SERVICE_ACCOUNT, target.namespace, target.name)
@@ -49,7 +49,7 @@ async def create_token(call: Call, send: Send, store: Store, target: Target, tok
     meta = {"name": target.name, "namespace": target.namespace, "uid": objects.uid(account)}
     status: dict[str, Any] = {}
     if not requests.is_dry_run(call, "CreateOptions"):
-        await asyncio.to_thread(tokens.load)  # the first time it takes a tenth of a second
+        await asyncio.to_thread(tokens.load)  # takes 100 ms the first time
         issued = tokens.issue(account, audiences=audiences, seconds=seconds, bound=bound)
         status = {"token": issued.token, "expirationTimestamp": objects.timestamp(issued.expires)}
         meta["creationTimestamp"] = objects.timestamp(issued.expires - seconds)

@@ -1,7 +1,7 @@
 """The verbs over HTTP: get, list, create, update, patch, delete, deletecollection, from a Call to an answer.
 
-Thin: what a write means is the store's business, what is admitted admission's. Objects that the store holds encoded
-are sent as they are.
+The semantics of writes are in the store, and checks in admission. Objects that the store holds encoded are sent without
+encoding them again.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ PATCH_TYPES: dict[str, PatchType] = {
     "application/apply-patch+yaml": "apply",
 }
 LARGE_PATCH = 64 * 1024
-"""Bytes of a patch and its object from which they are put together beside the event loop: server-side apply takes up to 0.5 ms a KiB."""
+"""Bytes of a patch and its object above which it is applied in a thread: server-side apply takes up to 0.5 ms per KiB."""
 _META_FIELDS = frozenset({"metadata.name", "metadata.namespace"})
 _SELECTABLE_FIELDS = {
     resource: frozenset(fields)
@@ -50,11 +50,11 @@ _SELECTABLE_FIELDS = {
         str.split, resources.files(__package__).joinpath("selectable_fields.txt").read_text().splitlines()
     )
 }
-"""Resource → what its field selectors know besides names; source: each kind's conversion of field labels."""
+"""Resource → fields for field selectors other than name and namespace; source: each kind's conversion of field labels."""
 
 
 def parse_selectors(call: Call, kind: Kind) -> tuple[Selector, FieldSelector]:
-    """The label and field selector of a request. Raises BadRequest in kubectl's expected sentence."""
+    """The label and field selector of a request. Raises BadRequest with upstream's message."""
     labels, fields = call.query.get("labelSelector", ""), call.query.get("fieldSelector", "")
     if not labels and not fields:
         return Selector(), FieldSelector()
@@ -87,7 +87,7 @@ async def get(call: Call, send: Send, store: Store, target: Target) -> None:
 
 
 def transform_object(call: Call, kind: Kind, obj: Object, form: str) -> Object:
-    """One object in the form that was asked for."""
+    """One object in the requested form: a Table, its metadata, or itself."""
     if form == "Table":
         result = tables.table(kind, [obj], time.time(), include=parse_include_object(call))
         result["metadata"] = {"resourceVersion": objects.meta(obj).get("resourceVersion", "")}
@@ -96,7 +96,7 @@ def transform_object(call: Call, kind: Kind, obj: Object, form: str) -> Object:
 
 
 def _check_revision(call: Call, store: Store) -> None:
-    """A read at least as new as `resourceVersion`; one from the future is told so."""
+    """Raise Timeout when the requested `resourceVersion` is newer than the store's."""
     revision = requests.parse_revision(call)
     if revision is not None and revision > store.revision:
         raise requests.revision_too_large(revision, store.revision)
@@ -137,7 +137,7 @@ def _list_revision(call: Call) -> int | None:
 
 
 def _reviewed_options(call: Call, kind: Kind, name: str) -> WriteOptions:
-    """The options of a write; that of a role or a binding may not grant more than its writer has, a job not name others' queues."""
+    """The options of a write, with checks that its user grants no more rights than their own, and names no other project's queue."""
     options = requests.write_options(call, name)
     if call.user.is_master:
         return options
@@ -181,13 +181,13 @@ async def update(call: Call, send: Send, store: Store, target: Target) -> None:
         lifecycle.require_revision(target.kind, target.name, obj)
         stored = await store.update(target.kind, obj, subresource=target.subresource, options=options)
     except (Conflict, Invalid):
-        _check_unused(target.kind, obj, options)  # what cannot be read is told first
+        _check_unused(target.kind, obj, options)  # a decoding error takes precedence
         raise
     await _send_stored(call, send, store, target.kind, stored)
 
 
 async def _create_on_update(store: Store, target: Target, obj: Object, options: WriteOptions) -> Object:
-    """What an update makes where it finds nothing to update. Raises NotFound, where it makes nothing; Conflict."""
+    """Handle an update of a missing object: create it if its kind allows that. Raises NotFound, Conflict."""
     service = target.kind is kinds.SERVICE and target.subresource == "status"
     if not service and (target.subresource or target.kind not in _CREATE_ON_UPDATE_KINDS):
         return await store.update(target.kind, obj, subresource=target.subresource, options=options)
@@ -199,17 +199,17 @@ async def _create_on_update(store: Store, target: Target, obj: Object, options: 
 
 
 def _uid_conflict(target: Target, requested_uid: str, current_uid: str) -> Conflict:
-    """An update of an object that has another uid."""
+    """The error for an update that states another uid than the object has."""
     why = f"Precondition failed: UID in precondition: {requested_uid}, UID in object meta: {current_uid}"
     return conflict(target.kind.plural, target.name, why, target.kind.group)
 
 
 _CREATE_ON_UPDATE_KINDS = frozenset({kinds.EVENT, kinds.LEASE, kinds.SERVICE, *kinds.RBAC})
-"""What a real server makes when an update finds nothing to update."""
+"""Kinds of which a real server creates an object when an update finds none."""
 
 
 def _check_unused(kind: Kind, obj: Object, options: WriteOptions, part: str = "") -> None:
-    """What a write will not use is read all the same: a status, an update of what is not there. Raises DecodingError."""
+    """Decode what the write ignores (a status, an update of a missing object), for errors and warnings. Raises DecodingError."""
     unused_options = WriteOptions(validation=options.validation)
     decode_object(kind, obj, unused_options)
     options.warnings.extend(
@@ -218,7 +218,7 @@ def _check_unused(kind: Kind, obj: Object, options: WriteOptions, part: str = ""
 
 
 def decode_request_object(call: Call, target: Target, options: WriteOptions) -> Object:
-    """The body as an object that the store can take. Raises BadRequest."""
+    """The body as an object for the store. Raises BadRequest."""
     try:
         value = _parse_body(call, target.kind, options)
     except request_body.JsonParseError as error:
@@ -245,13 +245,13 @@ def _report_duplicates(kind: Kind, duplicates: list[str], options: WriteOptions)
 
 
 def _check_meta(kind: Kind, meta: dict[str, Any]) -> None:
-    """Metadata is read before anything is admitted: it must have its type."""
+    """Check the types in the metadata, which is used before admission decodes the object. Raises DecodingError."""
     if not _is_plain_meta(meta):
         check_meta_types(kind, meta)
 
 
 def _is_plain_meta(meta: dict[str, Any]) -> bool:
-    """What most objects come with: names, labels and annotations, all of them texts."""
+    """Whether the metadata has only names, labels and annotations, all strings, as most objects do: a fast check."""
     for field, value in meta.items():
         if field in _TEXTS:
             if type(value) is not str:
@@ -294,7 +294,7 @@ async def patch(call: Call, send: Send, store: Store, target: Target) -> None:
 
 
 def _invalid_patch(kind: Kind, error: DecodingError, type: PatchType) -> Invalid:
-    """What a patch makes does not fit the type: the real server blames the patch and names no object."""
+    """The error for a patch whose result does not fit the type: the real server blames the patch and names no object."""
     is_conversion = "json: cannot unmarshal" in error.why or error.why.startswith("illegal base64")
     why = f"a value cannot be converted: {error.why}" if type == "strategic" and is_conversion else error.why
     cause = field_errors.invalid_value("patch", kind.name, why)

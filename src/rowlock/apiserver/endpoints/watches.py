@@ -1,7 +1,7 @@
-"""A watch over HTTP: one JSON line per change, until the client leaves or its time is up.
+"""A watch over HTTP: one JSON line per change, until the client disconnects or its time is up.
 
-The store gives changes already encoded, and an encoded line is shared by all watchers of it; tables are made per
-watcher. A streaming list (`sendInitialEvents`) is the state, a bookmark that says so, then the changes.
+The store gives changes already encoded, and an encoded line is shared by all watchers of it; tables are built per
+watcher. A streaming list (`sendInitialEvents`) is the state, an annotated bookmark, then the changes.
 """
 
 from __future__ import annotations
@@ -28,27 +28,27 @@ from rowlock.storage.store import Store
 from rowlock.storage.watcher import TryDeliver
 
 MAX_WATCH_S = 3600.0
-"""Seconds after which a watch ends although its client set no limit; clients begin again where they were."""
+"""Seconds after which a watch without a client timeout ends; clients resume at their last revision."""
 
 END_TIMEOUT_S = 5.0
-"""Seconds that a client, which may have stopped reading, has for the rest of an answer whose time is up."""
+"""Seconds that a client, which may have stopped reading, has to read the rest of an answer after the timeout."""
 
 _TYPES = {"Added": b"ADDED", "Modified": b"MODIFIED", "Deleted": b"DELETED"}
 _INITIAL_END = {"k8s.io/initial-events-end": "true"}
 
 
 class LongRunningRequests:
-    """How many there are, by user, together with followed logs and sessions in pods: each holds a connection, and a place
-    in history, a file or a process."""
+    """Counts and limits the watches, followed logs and sessions in pods of each user: each holds a connection, and a watch
+    cursor, a file or a process."""
 
     def __init__(self, limit: int, observe: Callable[[str, Target, int], None] | None = None) -> None:
-        """`observe` is called with the verb and target of each watch: with +1 when it begins and -1 when it ends."""
+        """`limit`: per user. `observe` is called with the verb and target of each request, and +1 at its start or -1 at its end."""
         self._limit, self._observe = limit, observe
         self._open: Counter[str] = Counter()
 
     @contextmanager
     def count_request(self, user: str, verb: str, target: Target) -> Iterator[None]:
-        """For the life of a watch. Raises TooManyRequests."""
+        """Count a request for the duration of the context. Raises TooManyRequests."""
         if self._open[user] >= self._limit:
             text = f'user "{user}" has {self._limit} watches, followed logs and sessions open, as many as one may: end some, or share watches as informers do'
             raise TooManyRequests(text, retry_after=1)
@@ -66,7 +66,7 @@ class LongRunningRequests:
 
 
 async def watch(call: Call, receive: Receive, send: Send, store: Store, target: Target) -> None:
-    """Answer until somebody has had enough."""
+    """Serve a watch until the client disconnects or its time is up."""
     lines = _WatchStream(call, target, store)
     timeout = call.number("timeoutSeconds")
     await begin_stream(send, warnings=call.warnings)
@@ -95,7 +95,7 @@ def _event_line(event_type: bytes, body: bytes) -> bytes:
 
 
 class _LatestChunk:
-    """The chunk of the latest change in the form that most want: the next watcher to ask asks for the same one."""
+    """Caches the chunk of the latest change in the most common form: the next watcher usually needs the same one."""
 
     def __init__(self) -> None:
         self._change: Change | None = None
@@ -111,7 +111,7 @@ _latest_chunk = _LatestChunk()
 
 
 def _direct_sender(pass_on: Callable[[bytes], bool], line: Callable[[Change], bytes]) -> TryDeliver:
-    """Lines straight to the wire (see `http_protocol.py`)."""
+    """A callback that writes lines directly to the connection (see `http_protocol.py`)."""
     shared = _latest_chunk.chunk_of if line is _encode_change else None
 
     def send_now(changes: Sequence[Change]) -> bool:
@@ -123,7 +123,7 @@ def _direct_sender(pass_on: Callable[[bytes], bool], line: Callable[[Change], by
 
 
 class _WatchStream:
-    """The changes as bytes, in the form that this client wants."""
+    """The lines of one watch, in the form that its client accepts."""
 
     def __init__(self, call: Call, target: Target, store: Store) -> None:
         call.check_query(requests.LIST_PARAMETERS)
@@ -138,7 +138,7 @@ class _WatchStream:
             raise BadRequest("a watch is about a collection: use a field selector on metadata.name")
         self._send_initial = "sendInitialEvents" in call.query and call.flag("sendInitialEvents")
         self._deferred_error: ApiError | None = None
-        """Why the list that was to come first cannot."""
+        """The error of the initial list, which is raised at the first `next`."""
         self._bookmarks = call.flag("allowWatchBookmarks")
         parse_include_object(call)
         if call.number("limit") or call.query.get("continue"):
@@ -148,14 +148,14 @@ class _WatchStream:
             self._deferred_error = requests.revision_too_large(revision, store.revision)
         since = None if not revision or self._send_initial else revision
         if since is None and "sendInitialEvents" in call.query and not self._send_initial:
-            since = store.revision  # only what comes from now on
+            since = store.revision  # only changes from now on
         requests.check_list_options(call, revision, watch=True)
         self._initial_sent = since is not None
-        """Has it said all that was there at the beginning?"""
+        """Whether the initial state has been sent completely."""
         self._watcher = store.follow(scope, since=since, bookmarks=self._bookmarks)
 
     async def next(self, pass_on: Callable[[bytes], bool]) -> bytes:
-        """What there is to say, as soon as there is something; a bookmark comes alone. What `pass_on` takes is said."""
+        """Wait for the next lines; a bookmark is returned alone. Changes that `pass_on` accepts meanwhile are not returned."""
         if self._deferred_error:
             raise self._deferred_error
         send_now = _direct_sender(pass_on, self._encode_line if self._form else _encode_change)

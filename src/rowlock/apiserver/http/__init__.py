@@ -1,4 +1,4 @@
 """One request and one response: the parsed path and query, the decoded body, Status errors, Warning headers.
 
-May import `schema`, and `authorization` above the API server. Knows nothing of what a request does. Begin with `requests.py`.
+May import `schema`, and `authorization` outside the API server. Independent of what requests do. Begin with `requests.py`.
 """

@@ -1,4 +1,4 @@
-"""What a request carries: JSON, YAML or Kubernetes' protobuf as plain values; and which fields came twice."""
+"""Parses request bodies: JSON, YAML or Kubernetes' protobuf into plain values; and detects duplicate fields."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PROTOBUF = "application/vnd.kubernetes.protobuf"
 
 
 def decode_body(call: Call) -> Any:
-    """The body as JSON or YAML, by its type. Raises BadRequest, UnsupportedMediaType."""
+    """The value of the body, parsed by its content type. Raises BadRequest, UnsupportedMediaType."""
     media = call.header(b"content-type").partition(";")[0].strip().lower()
     if media == PROTOBUF:
         return protobuf.decode(call.body)
@@ -35,13 +35,13 @@ def decode_body(call: Call) -> Any:
 
 
 LARGE_YAML = 32 * 1024
-"""Bytes from which YAML is read beside the event loop: it takes two milliseconds a KiB."""
+"""Bytes above which YAML is parsed in a thread: it takes 2 ms per KiB."""
 LARGE_JSON = 64 * 1024
-"""Bytes from which JSON is, whose odd forms (fields that come twice, thousands of objects) take 0.5 ms a KiB."""
+"""Bytes above which JSON is parsed in a thread: unusual JSON (duplicate fields, thousands of objects) takes 0.5 ms per KiB."""
 
 
 class _ReadBody(bytes):
-    """A JSON body that has been read: its value and its duplicate fields, or why it cannot be."""
+    """A JSON body that has been parsed: `outcome` is its value and duplicate fields, or the error."""
 
     outcome: tuple[Any, list[str]] | BadRequest
 
@@ -53,8 +53,8 @@ class _ReadBody(bytes):
 
 
 async def convert_large_body(call: Call) -> None:
-    """Read a large body in a thread, once it is known that its sender may write at all; `decode_body` and the others here
-    have it then at once. YAML becomes JSON. Raises BadRequest for YAML that is none."""
+    """Parse a large body in a thread and cache the result for `decode_body` and the other functions here. Call it only after
+    authorization. YAML becomes JSON. Raises BadRequest for invalid YAML."""
     media = call.header(b"content-type").lower()
     if "yaml" in media and len(call.body) > LARGE_YAML and not _is_json_object(call.body):
         value = await asyncio.to_thread(yaml_of, call.body)
@@ -67,7 +67,7 @@ async def convert_large_body(call: Call) -> None:
 def _read_json(body: bytes) -> _ReadBody:
     try:
         return _ReadBody.of(body, decode_strict_json(body))
-    except BadRequest as error:  # said where the body is looked at, in the words of who looks
+    except BadRequest as error:  # raised when the body is used, so that the caller can word it
         return _ReadBody.of(body, error)
 
 
@@ -76,7 +76,7 @@ def _is_json_object(body: bytes) -> bool:
 
 
 def decode_typed(value: Any, type_name: str) -> dict[str, Any]:
-    """A body that is no object of the store (a Scale, a review), as its type has it. Raises BadRequest."""
+    """Decode a body that is not stored (a Scale, a review) by its type. Raises BadRequest."""
     version, kind = type_name.split(".")[-2:]
     try:
         return decode(type_name, value, Walk(fill_defaults=False))
@@ -86,13 +86,13 @@ def decode_typed(value: Any, type_name: str) -> dict[str, Any]:
 
 
 def _is_custom_path(path: str) -> bool:
-    """Is this about a kind that a real cluster gets by a CRD?"""
+    """Whether the path is about a kind that a real cluster has by a CRD."""
     group = path.split("/")[2:3] if path.startswith("/apis/") else [""]
     return "." in group[0] and not group[0].endswith(".k8s.io")
 
 
 class JsonParseError(BadRequest):
-    """A body that cannot be read; `why` says where."""
+    """The body is not valid JSON; `why` says where."""
 
     def __init__(self, why: str) -> None:
         super().__init__(f"couldn't get version/kind; json parse error: {why}")
@@ -104,12 +104,12 @@ def _too_deep_error() -> BadRequest:
 
 
 def json_of(body: bytes) -> Any:
-    """JSON; of a field that comes twice the last. Raises BadRequest."""
+    """Parse JSON; the last of duplicate fields counts. Raises BadRequest."""
     return decode_strict_json(body)[0]
 
 
 def patch_of(body: bytes, prefix: str = "error decoding patch: ") -> Any:
-    """A JSON patch or merge patch. Raises BadRequest, in words that begin with what the server was doing."""
+    """Parse a JSON patch or merge patch. Raises BadRequest, with `prefix` before the message."""
     try:
         return json_of(body)
     except JsonParseError as error:
@@ -127,7 +127,7 @@ def decode_strict_json(body: bytes) -> tuple[Any, list[str]]:
         return value, []
     walk = Walk()
     try:
-        # What is no UTF-8, and half a pair of surrogates, is read as Go reads it: as U+FFFD.
+        # Invalid UTF-8 and lone surrogates become U+FFFD, as in Go.
         pairs = _DECODER.decode(body.decode("utf-8", "replace"))
         return _merge_pairs(pairs, walk), walk.duplicate_fields
     except RecursionError:
@@ -137,8 +137,8 @@ def decode_strict_json(body: bytes) -> tuple[Any, list[str]]:
 
 
 def _decode_unambiguous(body: bytes) -> Any:
-    """The value of a body that says nothing twice and nothing in a roundabout way, as most do, in a third of the time: what
-    was read, written again, is what came in. None: it takes a closer look."""
+    """The value of a body without duplicate fields or unusual notation, as most are, in a third of the time: if it encodes to
+    the same bytes again, nothing was lost. None: it needs the slow parser."""
     if body.count(b"{") + body.count(b"[") > MAX_DEPTH:
         return None
     try:
@@ -148,17 +148,17 @@ def _decode_unambiguous(body: bytes) -> Any:
         msgspec.MsgspecError,
         ValueError,
         OverflowError,
-    ):  # no JSON, no UTF-8, half a character, a number like no other
+    ):  # invalid JSON or UTF-8, a lone surrogate, a number out of range
         return None
     return value if same else None
 
 
 _WHITESPACE = b" \t\r\n"
-"""In both texts alike it may go from inside strings, too: it changes nothing about how many there are."""
+"""Whitespace is ignored when the two texts are compared, also inside strings, where it is removed from both alike."""
 
 
 class _PairList(list[tuple[str, Any]]):
-    """An object as its pairs."""
+    """A JSON object as a list of its pairs."""
 
 
 def _parse_finite(text: str) -> float:
@@ -171,12 +171,12 @@ def _parse_finite(text: str) -> float:
 _DECODER = json.JSONDecoder(
     object_pairs_hook=_PairList, parse_constant=json_errors.reject_constant, parse_float=_parse_finite
 )
-"""Made once: it takes as long to make one as to read a small body."""
+"""Created once, because creating it takes as long as parsing a small body."""
 
 
 def _merge_pairs(value: Any, walk: Walk) -> Any:
-    """The value with dicts in place of pairs: of fields that come twice the last, whose paths are the `walk`'s duplicates; and with
-    real characters. Raises BadRequest."""
+    """The value with dicts in place of pairs, the last of duplicate fields counting, and lone surrogates replaced. Paths of duplicate
+    fields are added to `walk`. Raises BadRequest for deep nesting."""
     if len(walk.path) > MAX_DEPTH:
         raise _too_deep_error()
     if isinstance(value, str):
@@ -202,7 +202,7 @@ def _merge_pairs(value: Any, walk: Walk) -> Any:
 
 
 def yaml_of(body: bytes) -> Any:
-    """A body of YAML, which may be JSON. Raises BadRequest."""
+    """Parse YAML, which may be JSON. Raises BadRequest."""
     if _is_json_object(body):
         return json_of(body)
     try:

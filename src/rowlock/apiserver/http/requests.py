@@ -1,7 +1,7 @@
-"""A request to the Kubernetes API, taken apart: whom it is about, what it asks, in which form, and by whom.
+"""Parses a request to the Kubernetes API: its target, verb, options, the form of the answer, and its user.
 
-Everything a client can say is either understood here or refused: unknown query parameters, wrong values, bodies that
-are too large or of a type that we do not read. Nothing is ignored.
+Everything in a request is either understood or refused: unknown query parameters, invalid values, bodies that
+are too large or of an unsupported type. Nothing is ignored.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ def _cannot_send(chunk: bytes) -> bool:
 
 
 def _leave_connection() -> None:
-    """Below another ASGI server the connection is not ours to end."""
+    """The default for `Call.cut`: under another ASGI server the connection cannot be closed."""
 
 
 def path_not_found() -> NotFound:
-    """A path that leads nowhere. A real server's answer has `details`, with nothing in them."""
+    """The error for an unknown path. As on a real server it has empty `details`."""
     return NotFound("the server could not find the requested resource", details={})
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a path names: a kind, perhaps a namespace, an object, a part of it."""
+    """What a path names: a kind, and optionally a namespace, an object and a subresource."""
 
     kind: Kind
     namespace: str = ""
@@ -54,7 +54,7 @@ class Target:
 
     @property
     def resource(self) -> str:
-        """As rights name it: `pods`, `pods/log`."""
+        """The resource as in RBAC rules: `pods`, `pods/log`."""
         return f"{self.kind.plural}/{self.subresource}" if self.subresource else self.kind.plural
 
 
@@ -70,26 +70,26 @@ class Call:
     authorizer: Authorizer
     body: bytes = b""
     impersonator: str = ""
-    """Who acts as `user`, where somebody does."""
+    """The name of the user who impersonates `user`; "" = none."""
     is_authorized: bool = False
-    """The right was asked for already, under another name."""
+    """The right has been checked already, for another resource name."""
     warnings: list[str] = field(default_factory=list)
     stream_scope: Any = None
     """The ASGI scope of a websocket, or of a client that asks for SPDY/3.1 on this connection (see `http_protocol.py`)."""
     verb: str = ""
-    """Kubernetes' word for what it does, once that is known; the method is known before."""
+    """The Kubernetes verb, once it is known; "" before."""
     target: Target | None = None
-    """What it is about; None where that is no resource."""
+    """The target, once it is known; None for non-resource paths."""
     pass_on: Callable[[bytes], bool] = _cannot_send
-    """Sends a chunk of a begun answer without waiting for anything; False: it cannot now (see `http_protocol.py`)."""
+    """Sends a chunk of a begun answer without awaiting; False when it cannot now (see `http_protocol.py`)."""
     cut: Callable[[], None] = _leave_connection
-    """Ends the connection of a client that takes nothing."""
+    """Closes the connection of a client that has stopped reading."""
 
     def header(self, name: bytes) -> str:
         return self.headers.get(name, b"").decode("latin-1")
 
     def flag(self, name: str) -> bool:
-        """A boolean parameter as Kubernetes reads it: there and not `false` or `0` is yes, so `?watch` is a watch."""
+        """A boolean parameter, as Kubernetes reads it: true if present and not `false` or `0`, so `?watch` is a watch."""
         return name in self.query and self.query[name].lower() not in ("false", "0")
 
     def number(self, name: str) -> int | None:
@@ -102,8 +102,8 @@ class Call:
         return int(text)
 
     def require(self, verb: str, target: Target) -> None:
-        """Raises Forbidden where this user may not. A namespace is in itself, and a list that a field selector narrows to
-        one name is about that one."""
+        """Raise Forbidden if the user lacks this right. A namespace counts as being in itself, and a list whose field selector
+        names one object as a request for that object."""
         if self.is_authorized or self.user.is_master:
             return
         kind, namespace, name, subresource = target.kind, target.namespace, target.name, target.subresource
@@ -118,7 +118,7 @@ class Call:
         require(self.authorizer, self.user, Attributes(verb, kind.group, resource, subresource, namespace, name))
 
     def check_query(self, allowed: frozenset[str]) -> None:
-        """Refuse parameters that this request does not know."""
+        """Raise BadRequest for query parameters that are not in `allowed`."""
         for name in self.query:
             if name not in allowed:
                 matches = difflib.get_close_matches(name, allowed, 1)
@@ -146,8 +146,8 @@ DELETE_COLLECTION_PARAMETERS = DELETE_PARAMETERS | (
 
 
 def parse_query(raw: bytes) -> dict[str, str]:
-    """The query string; a parameter that comes twice counts once, the first time, as on a real server. `dryRun` is a
-    list there: a request with two values is refused rather than carried out."""
+    """Parse the query string; the first of duplicate parameters counts, as on a real server. Values of `dryRun` are joined,
+    so that a request with two different values is refused."""
     if not raw:
         return {}
     pairs = parse_qsl(raw.decode("latin-1"), keep_blank_values=True)
@@ -158,12 +158,12 @@ def parse_query(raw: bytes) -> dict[str, str]:
 
 
 def parse_target(group: str, version: str, rest: list[str]) -> Target:
-    """What the path below `/api/v1` or `/apis/GROUP/VERSION` names. Raises NotFound."""
+    """The target of a path below `/api/v1` or `/apis/GROUP/VERSION`. Raises NotFound."""
     if rest[0] == "namespaces" and not group and (len(rest) < 3 or rest[2] in ("status", "finalize")):
         kind, space, tail = kinds.NAMESPACE, "", rest[1:]
     elif rest[0] == "namespaces" and len(rest) >= 3:
         kind, space, tail = kinds.by_path(group, version, rest[2]), rest[1], rest[3:]
-        # no name between the slashes is every namespace: so Python's client asks when it is given ""
+        # an empty namespace means all namespaces: Python's client sends that for ""
         if not kind.namespaced or (tail and not space):
             raise path_not_found()
     else:
@@ -179,7 +179,7 @@ WRONG_METHOD = "the server does not allow this method on the requested resource"
 
 
 def verb_of(call: Call, name: str, subresource: str = "") -> str:
-    """Kubernetes' word for what the request does. Raises Unsupported for a method that is none."""
+    """The Kubernetes verb of a request. Raises Unsupported for a method that is not allowed."""
     if call.method == "GET":
         if name:
             return "get"
@@ -194,7 +194,7 @@ def verb_of(call: Call, name: str, subresource: str = "") -> str:
 
 
 def watch_target(call: Call, target: Target) -> Target:
-    """What `/watch/` before a path means, the oldest way to ask: a watch, of one object where the path names one."""
+    """The target of a path after the deprecated prefix `/watch/`: a watch, of one object if the path names one."""
     if target.subresource:
         raise path_not_found()
     if call.method != "GET":
@@ -230,14 +230,14 @@ def negotiate_form(accept: str, *, for_list: bool = False) -> str:
 
 
 def wants_yaml(accept: str) -> bool:
-    """Is YAML the first form named that there is?"""
+    """Whether YAML is the first supported media type in the Accept header."""
     return next(
         (media == YAML for media, _ in _parse_accept(accept) if media in _JSON_MEDIA_TYPES or media == YAML), False
     )
 
 
 def aggregated_discovery_version(accept: str) -> str:
-    """Which version of the aggregated discovery document is wanted, "" for the older lists."""
+    """The requested version of the aggregated discovery document; "" for the older lists."""
     for media, parameters in _parse_accept(accept):
         if media not in _JSON_MEDIA_TYPES:
             continue
@@ -249,7 +249,7 @@ def aggregated_discovery_version(accept: str) -> str:
 
 
 def _parse_accept(accept: str) -> list[tuple[str, dict[str, str]]]:
-    """An Accept header's types and their parameters, the most wanted first."""
+    """The media types of an Accept header with their parameters, ordered by preference."""
     media_types = []
     for part in accept.split(",") if accept.strip() else ["*/*"]:
         media, *parameters = [p.strip() for p in part.split(";")]
@@ -269,21 +269,21 @@ _JSON_MEDIA_TYPES = ("application/json", "*/*")
 
 
 def invalid_option(kind: str, name: str, text: str) -> Invalid:
-    """One option of a request that cannot be."""
+    """The error for an invalid option of a request."""
     reasons = {"Forbidden": "Forbidden", "Required": "Required", "Too": "TooLong", "Unsupported": "NotSupported"}
     reason = reasons.get(re.match(r"\w*", text)[0], "Invalid")  # type: ignore[index]  # it always matches
     return invalid(kind, "", [Cause(f"FieldValue{reason}", text, name)], "meta.k8s.io")
 
 
 def is_dry_run(call: Call, kind: str) -> bool:
-    """Is nothing to be written? `?dryRun=` is refused: an empty value may be meant as a dry run."""
+    """Whether the request is a dry run. Raises Invalid, also for `?dryRun=`: an empty value may be meant as a dry run."""
     if "dryRun" not in call.query:
         return False
     return parse_dry_run(call.query["dryRun"].split(","), kind)
 
 
 def parse_dry_run(values: list[str], kind: str) -> bool:
-    """The values of `dryRun`, of which there is one. Raises Invalid."""
+    """Whether `dryRun` is set; its only valid value is All. Raises Invalid."""
     if any(text != "All" for text in values):
         encoded = msgspec.json.encode(values).decode()
         raise invalid_option(kind, "dryRun", f'Unsupported value: {encoded}: supported values: "All"')
@@ -291,7 +291,7 @@ def parse_dry_run(values: list[str], kind: str) -> bool:
 
 
 def write_options(call: Call, kind: str) -> WriteOptions:
-    """`kind` is CreateOptions, UpdateOptions or PatchOptions, for messages."""
+    """The write options in the query. `kind`: CreateOptions, UpdateOptions or PatchOptions, for messages. Raises Invalid."""
     validation = call.query.get("fieldValidation") or "Warn"
     if validation not in ("Ignore", "Warn", "Strict"):
         known = '"", "Ignore", "Strict", "Warn"'
@@ -309,7 +309,7 @@ def write_options(call: Call, kind: str) -> WriteOptions:
 
 
 def parse_revision(call: Call) -> int | None:
-    """`resourceVersion` as a number; None when it is not given."""
+    """`resourceVersion` as a number; None when it is not given. Raises Invalid."""
     text = call.query.get("resourceVersion")
     if not text:
         return None
@@ -322,7 +322,7 @@ def parse_revision(call: Call) -> int | None:
 
 
 def check_list_options(call: Call, revision: int | None, *, watch: bool = False) -> None:
-    """Options that exclude each other: `ValidateListOptions`. Raises Invalid."""
+    """Check for list options that exclude each other, as upstream's `ValidateListOptions`. Raises Invalid."""
     match, streaming = call.query.get("resourceVersionMatch", ""), "sendInitialEvents" in call.query
     name, text = "resourceVersionMatch", ""
     if watch and streaming and match != "NotOlderThan":
@@ -342,7 +342,7 @@ def check_list_options(call: Call, revision: int | None, *, watch: bool = False)
 
 
 def revision_too_large(requested: int, current: int) -> Timeout:
-    """A revision that is not there yet. Informers look for the cause and list again without a revision."""
+    """The error for a future revision. Informers check its cause and list again without a revision."""
     causes = [Cause("ResourceVersionTooLarge", "Too large resource version")]
     return Timeout(
         f"Timeout: Too large resource version: {requested}, current: {current}", causes=causes, retry_after=1
@@ -353,12 +353,12 @@ _UNREAD_KIND = "couldn't get version/kind; json parse error"
 
 
 def unrecognised_object(kind: Kind, why: str) -> BadRequest:
-    """A body that is no object of any kind."""
+    """The error for a body that is not an object of a known kind."""
     return BadRequest(f"the object provided is unrecognized (must be of type {kind.name}): {why}")
 
 
 def object_for_target(call: Call, target: Target, obj: Any) -> objects.Object:
-    """The body as an object of the target's kind in its place, fit for the store. Raises BadRequest."""
+    """The body as an object of the target's kind and namespace. Raises BadRequest."""
     kind = target.kind
     if not isinstance(obj, dict):
         raise unrecognised_object(kind, f"{_UNREAD_KIND}: {unmarshal_error(obj, 'an object')}")
@@ -385,7 +385,7 @@ def object_for_target(call: Call, target: Target, obj: Any) -> objects.Object:
 
 
 def apply_configuration(kind: Kind, value: Any) -> objects.Object:
-    """The body of a server-side apply, which is read as it is. Raises BadRequest when it is of another kind."""
+    """The body of a server-side apply, unchanged. Raises BadRequest when it is of another kind."""
     if not isinstance(value, dict | None):
         why = unmarshal_error(value, "an object")
         raise BadRequest(f"error decoding YAML: error unmarshaling JSON: while decoding JSON: {why}")
@@ -398,7 +398,7 @@ def apply_configuration(kind: Kind, value: Any) -> objects.Object:
 
 
 def _check_kind(kind: Kind, version: str, name: str) -> None:
-    """The body's version and kind are those of the path. Raises BadRequest."""
+    """Raise BadRequest when the body's apiVersion and kind are not those of the path."""
     if version != kind.api_version and (kind.custom or kind is kinds.EVENTS_V1_EVENT):
         text = f"the API version in the data ({version}) does not match the expected API version ({kind.api_version})"
         raise BadRequest(text)

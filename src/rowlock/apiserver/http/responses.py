@@ -1,4 +1,4 @@
-"""What goes back over HTTP: JSON bodies, Status errors, Warning headers. Speaks ASGI and nothing else."""
+"""HTTP answers: JSON bodies, Status errors, Warning headers. Depends on ASGI only."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _CACHE_HEADERS = ((b"cache-control", b"no-cache, private"),)
 
 
 TRUNCATE_AT_TOTAL_CHARS, TRUNCATE_ITEM_CHARS = 4096, 256
-"""Characters of all warnings of an answer, and of each when there are more: a real server's limits."""
+"""The most characters of all warnings of an answer, and of each warning if that is exceeded: a real server's limits."""
 
 
 def warning_headers(warnings: Iterable[str]) -> list[tuple[bytes, bytes]]:
-    """The `Warning` headers: each text once, no more of them than anybody reads."""
+    """The `Warning` headers: each text once, up to the limits."""
     texts = list(dict.fromkeys(islice(warnings, TRUNCATE_AT_TOTAL_CHARS)))
     if sum(map(len, texts)) > TRUNCATE_AT_TOTAL_CHARS:
         texts = [text[:TRUNCATE_ITEM_CHARS] for text in texts]
@@ -38,7 +38,7 @@ def warning_headers(warnings: Iterable[str]) -> list[tuple[bytes, bytes]]:
 
 
 def warning_header(text: str) -> tuple[bytes, bytes]:
-    """A `Warning` header, whatever the text."""
+    """A `Warning` header for any text; characters that a header cannot hold become "?"."""
     plain = (
         "".join(c if c.isprintable() else "?" for c in " ".join(text.split())).replace("\\", "\\\\").replace('"', '\\"')
     )
@@ -46,7 +46,7 @@ def warning_header(text: str) -> tuple[bytes, bytes]:
 
 
 Headers = list[tuple[bytes, bytes]]
-SEND_BYTES = 1 << 20  # of an answer at once: to encrypt them takes a millisecond
+SEND_BYTES = 1 << 20  # bytes of an answer that are sent without yielding: encrypting them takes 1 ms
 
 
 async def answer(
@@ -58,7 +58,7 @@ async def answer(
     warnings: Iterable[str] = (),
     more: Headers | None = None,
 ) -> None:
-    """A whole answer at once, with `more` headers; one that cannot have a body (204, 304) has no type and no length."""
+    """Send a complete answer, with `more` headers. An answer without a body (204, 304) has no content type and length."""
     content = [(b"content-type", media), (b"content-length", b"%d" % len(body))] if code not in (204, 304) else []
     headers = [*content, *_CACHE_HEADERS, *(warning_headers(warnings) if warnings else ()), *(more or ())]
     if content and isinstance(send, Reply) and send.send_whole(code, headers, body):
@@ -68,7 +68,7 @@ async def answer(
 
 
 async def answer_slices(send: Send, slices: list[bytes], *, warnings: Iterable[str] = ()) -> None:
-    """A long answer; others have their turn while it is sent."""
+    """Send a long answer, yielding to the event loop between slices."""
     size = sum(map(len, slices))
     if size <= SEND_BYTES:
         return await answer(send, b"".join(slices), warnings=warnings)
@@ -82,16 +82,16 @@ async def answer_slices(send: Send, slices: list[bytes], *, warnings: Iterable[s
 
 
 class Reply:
-    """Sends an answer, by ASGI or past it, and knows whether it has begun."""
+    """Sends an answer through ASGI or bypassing it, and records whether it has begun."""
 
     __slots__ = ("_answer_whole", "_send", "code", "started")
 
     def __init__(self, send: Send, answer_whole: Callable[..., bool] | None) -> None:
-        """`answer_whole`: of the server's protocol, where there is one (`http_server/http_protocol.py`, `Exchange.answer`)."""
+        """`answer_whole`: `Exchange.answer` of `http_server/http_protocol.py`, if that is the server; else None."""
         self._send, self._answer_whole = send, answer_whole
         self.started = False
         self.code = 0
-        """The status of the answer; 0 while there is none."""
+        """The HTTP status of the answer; 0 before it has begun."""
 
     async def __call__(self, message: Message) -> None:
         self.started = True
@@ -99,7 +99,7 @@ class Reply:
         await self._send(message)
 
     def send_whole(self, code: int, headers: list[tuple[bytes, bytes]], body: bytes) -> bool:
-        """The whole answer past ASGI; False: not in this way now."""
+        """Send the complete answer bypassing ASGI; False when that is not possible now."""
         if self._answer_whole is None or not self._answer_whole(code, headers, body):
             return False
         self.started, self.code = True, code
@@ -108,12 +108,12 @@ class Reply:
 
 @lru_cache(64)
 def etag(body: bytes) -> str:
-    """A document's name, by its content."""
+    """The ETag of a document: a hash of its content."""
     return f'"{hashlib.sha512(body).hexdigest().upper()}"'
 
 
 async def answer_document(send: Send, body: bytes, call: Call, media: bytes = JSON) -> None:
-    """A large document that seldom changes: a client that names its ETag in If-None-Match has it already."""
+    """Send a large document that seldom changes; 304 if the client's If-None-Match has its ETag."""
     tag = etag(body)
     known = tag in [text.strip().removeprefix("W/") for text in call.header(b"if-none-match").split(",")]
     headers = [(b"etag", tag.encode()), (b"vary", b"Accept")]
@@ -143,7 +143,7 @@ async def send_chunk(send: Send, chunk: bytes) -> None:
 
 
 def encode_chunk(data: bytes) -> bytes:
-    """As it goes over the wire in an answer without a length (RFC 9112, 7.1); for what goes past ASGI."""
+    """A chunk in the chunked transfer coding (RFC 9112, 7.1), for data that bypasses ASGI."""
     return b"%x\r\n%b\r\n" % (len(data), data)
 
 
@@ -152,7 +152,7 @@ async def end_stream(send: Send) -> None:
 
 
 class RewritingSend:
-    """Passes an answer in JSON on with another body, a stream line by line; what is no JSON goes as it is."""
+    """Rewrites the body of a JSON answer, of a stream line by line; other answers pass unchanged."""
 
     def __init__(self, send: Send, rewrite: Callable[[bytes], bytes], media: bytes = JSON) -> None:
         self._send, self._rewrite, self._media = send, rewrite, media
@@ -181,7 +181,7 @@ class RewritingSend:
 
 
 def websocket_send(send: Send) -> Send:
-    """What refuses a websocket, before its handshake, with an ordinary answer."""
+    """A `send` that refuses a websocket before its handshake with an ordinary HTTP answer."""
 
     async def send_message(message: Message) -> None:
         is_answer = message["type"].startswith("http.")
@@ -191,7 +191,7 @@ def websocket_send(send: Send) -> Send:
 
 
 def yaml_send(send: Send) -> RewritingSend:
-    """What answers in YAML."""
+    """A `send` that converts JSON answers to YAML."""
     return RewritingSend(send, _as_yaml, b"application/yaml")
 
 

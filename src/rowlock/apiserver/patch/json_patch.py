@@ -1,7 +1,7 @@
-"""JSON patch (RFC 6902): a list of operations as a client sends it. Pure.
+"""JSON patch (RFC 6902): a list of operations from a client. Pure.
 
-Failures answer as the real API server does: a patch that cannot be read is BadRequest, one that does not fit the
-object is 422 without details.
+Errors are those of the real API server: BadRequest for a malformed patch, 422 without details for one that does not fit
+the object.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ MAX_OPERATIONS = 10_000
 
 
 def apply_json_patch(target: Any, patch: Any) -> Any:
-    """The value after all operations, in order; all or nothing."""
+    """The value after all operations. Raises BadRequest, Invalid."""
     if patch is None:  # to Go, an empty list
         return target
     if not isinstance(patch, list):

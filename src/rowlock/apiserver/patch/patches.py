@@ -1,7 +1,7 @@
 """The four ways to patch an object: JSON patch, merge patch, strategic merge patch, server-side apply.
 
-`Patches.apply` is what the store calls; it never touches what it was given. Strategic merge reads its merge keys from
-the table of types, and exists for built-in kinds only, as on a real server. Pure but for the clock that apply notes.
+The store calls `Patcher.apply`, which never changes its arguments. Strategic merge reads its merge keys from
+the table of types, and exists for built-in kinds only, as on a real server. Pure except for the clock, which apply uses.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ UNKNOWN_FORMAT = (
 
 
 class Patcher:
-    """Stateless but for its clock."""
+    """Implements the store's `Patches`; stateless except for its clock."""
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
@@ -62,7 +62,7 @@ class Patcher:
         try:
             return _check_identity(kind, current, new)
         except ObjectIdentityError:
-            decode_object(kind, new, options)  # what it says that is not known is told all the same
+            decode_object(kind, new, options)  # unknown fields are reported first
             raise
 
     def _merge(self, kind: Kind, current: Object, patch: dict[str, Any], type: PatchType) -> Any:
@@ -73,7 +73,7 @@ class Patcher:
         new = strategic_merge.strategic_merge(current, patch, types.schema_of(kind))
         if not all(isinstance(new.get(key), str | None) for key in ("apiVersion", "kind")):
             return new
-        # a real server merges into a structure, which is of this kind whatever the patch says
+        # a real server merges into a Go struct, whose kind the patch cannot change
         return {**new, "apiVersion": current["apiVersion"], "kind": current["kind"]}
 
     def _apply_server_side(
@@ -100,11 +100,11 @@ class Patcher:
 
 
 class ObjectIdentityError(BadRequest):
-    """A patch that leaves an object with another name than its path has, or in another namespace."""
+    """The patch would change the object's name or namespace."""
 
 
 def _check_identity(kind: Kind, current: Object, new: Any) -> Object:
-    """A patch may change much, but not which object it is about."""
+    """The patched object, if it is still the same object. Raises BadRequest, DecodingError when its identity has changed."""
     if not isinstance(new, dict):
         raise BadRequest("the patch leaves something that is not an object")
     refusal = ObjectIdentityError if _is_same_kind(current, new) else BadRequest
@@ -125,7 +125,7 @@ def _check_identity(kind: Kind, current: Object, new: Any) -> Object:
 
 
 def check_meta_types(kind: Kind, meta: Object, before: Object | None = None) -> None:
-    """Metadata has its types before anything else is done with it; only what is not as `before` is looked at. Raises
+    """Check the types of metadata fields that differ from `before`, before other code uses them. Raises
     DecodingError."""
     old = before or {}
     changed = {k: v for k, v in meta.items() if v is not None and v is not old.get(k)}
@@ -142,7 +142,7 @@ def _is_same_kind(current: Object, new: Object) -> bool:
 
 
 def _check_kind(kind: Kind, current: Object, new: Object) -> Object:
-    """What a patch made, if it is still of its kind."""
+    """The patched object, if it still has its kind. Raises BadRequest, DecodingError, Invalid."""
     version, name = new.get("apiVersion"), new.get("kind")
     if _is_same_kind(current, new):
         return new

@@ -20,7 +20,7 @@ _DELETE, _ORDER, _RETAIN, _PATCH = "$deleteFromPrimitiveList/", "$setElementOrde
 
 
 def strategic_merge(target: Any, patch: Any, node: types.Schema, depth: int = 0) -> Any:
-    """The target after the patch."""
+    """The target after the patch. Raises BadRequest, UnknownError."""
     if depth > MAX_DEPTH:
         raise BadRequest(f"the patch is nested more than {MAX_DEPTH} levels deep")
     if not isinstance(patch, dict):
@@ -64,7 +64,7 @@ def _merge_key(out: dict[str, Any], key: str, value: Any, node: types.Schema, de
 
 
 def _strip_directives(value: Any, depth: int) -> Any:
-    """What the patch says of something that was not there: nothing to merge with, so directives and nulls fall away."""
+    """A patch value for a missing target: there is nothing to merge with, so directives and nulls are dropped."""
     if depth > MAX_DEPTH:
         raise BadRequest(f"the patch is nested more than {MAX_DEPTH} levels deep")
     if isinstance(value, dict):
@@ -92,7 +92,7 @@ def _merge_list(live: list[Any], patch: list[Any], node: types.Schema, depth: in
     out, child = list(live), types.item_schema(node)
     if not all(isinstance(element, dict) for element in patch):
         raise UnknownError("list element types are not identical: the list is merged by key, its elements are objects")
-    positions: dict[str, list[int]] = {}  # of each key, so that long lists cost their length, not its square
+    positions: dict[str, list[int]] = {}  # indexes by key, to merge long lists in linear time
     for index, live_element in enumerate(live):
         if isinstance(live_element, dict):
             positions.setdefault(_element_identity(key, live_element), []).append(index)
@@ -113,8 +113,8 @@ def _merge_list(live: list[Any], patch: list[Any], node: types.Schema, depth: in
 
 
 def _order_like_patch(live: list[Any], merged: Any, patch: list[Any], node: types.Schema) -> Any:
-    """The merged list as a real server orders it where nobody asked for an order: what the patch names comes in the
-    patch's order, and what it does not name after that, unless it stood before what it is compared with."""
+    """The merged list in a real server's order without `$setElementOrder`: elements in the patch come in its order; each
+    other element follows, unless it was before the next one of these in the live list."""
     if _patch_strategy(node) != "merge" or not isinstance(merged, list):
         return merged
     identity = partial(_element_identity, node.get("x-kubernetes-patch-merge-key"))
@@ -151,7 +151,7 @@ def _apply_directive(out: dict[str, Any], key: str, value: Any, node: types.Sche
 
 
 def _apply_element_order(elements: list[Any], order: list[Any], node: types.Schema) -> list[Any]:
-    """The elements named in `order` in that order; the others keep their places relative to those before them."""
+    """The elements in `order` in that order; each other element stays after the element that it followed."""
     identity = partial(_element_identity, node.get("x-kubernetes-patch-merge-key"))
     rank = {identity(e): i for i, e in enumerate(order)}
     position, ranked = -1, []

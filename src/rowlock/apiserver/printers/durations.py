@@ -1,4 +1,4 @@
-"""How long something is, as kubectl's columns say it: `7s`, `2m5s`, `3h`, `12d`. Pure."""
+"""Durations as in kubectl's columns: `7s`, `2m5s`, `3h`, `12d`. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _STEPS = (
     (2 * _YEAR, _DAY, "d", 0, ""),
     (8 * _YEAR, _YEAR, "y", _DAY, "d"),
 )
-"""Up to so many seconds: the unit and its name, and the unit of what is left and its name where that is said."""
+"""For durations below so many seconds: the unit and its name; the unit of the remainder (0 = not shown) and its name."""
 
 
 def human_duration(seconds: float) -> str:
@@ -33,5 +33,5 @@ def human_duration(seconds: float) -> str:
 
 
 def time_since(text: str | None, now: float, unknown: str = "<unknown>") -> str:
-    """How long ago an RFC 3339 time was."""
+    """The time since an RFC 3339 time, as a human duration; `unknown` when `text` is empty."""
     return human_duration(now - objects.seconds(text)) if text else unknown

@@ -1,4 +1,4 @@
-"""The STATUS column of pods: one word for what its containers are doing, as kubectl's users know it. Pure."""
+"""The computed columns of pods, such as STATUS: one word for the state of its containers, as in kubectl. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rowlock.objects import Object
 
 
 def pod_cells(pod: Object, now: float) -> dict[str, Any]:
-    """What is computed of a pod's row, by the columns' names."""
+    """The computed cells of a pod's row, by column name."""
     ready, restarts, last = _container_counts(pod)
     spec = pod.get("spec") or {}
     gates = spec.get("readinessGates") or ()
@@ -28,7 +28,7 @@ def _sidecars(spec: dict[str, Any]) -> set[str]:
 
 
 def _container_counts(pod: Object) -> tuple[int, int, float]:
-    """Ready containers, restarts, and when the last of those ended."""
+    """The number of ready containers, the number of restarts, and when the last restarted run ended (0 = unknown)."""
     status = pod.get("status") or {}
     sidecars = _sidecars(pod.get("spec") or {})
     init_statuses = status.get("initContainerStatuses") or []
@@ -62,7 +62,7 @@ def _status_reason(pod: Object) -> str:
 
 
 def _init_reason(pod: Object) -> str | None:
-    """`Init:0/1`, `Init:Error`, …: what the first unfinished init container does; None when all are through."""
+    """`Init:0/1`, `Init:Error`, …: the state of the first unfinished init container; None when all have finished."""
     if objects.is_condition_true(pod, "Initialized"):
         return None
     status, spec = pod.get("status") or {}, pod.get("spec") or {}

@@ -1,6 +1,6 @@
-"""`kubectl get`'s columns: the Table that the server makes of objects, by the rows of `columns.txt`.
+"""`kubectl get`'s columns: the Table that the server makes of objects, defined by `columns.txt`.
 
-A row has a field by its path, or a cell that a function of its resource computes, by the column's name. Names, types
+A column shows a field by its path, or a cell that a function of its resource computes. Names, types
 and contents are the real API server's. Pure: the time is an argument.
 """
 
@@ -20,19 +20,19 @@ from rowlock.objects import Object
 from rowlock.quantity import parse
 
 Cells = dict[str, Any]
-"""By the columns' names, those of an object that are computed."""
+"""The computed cells of an object, by column name."""
 Include = Literal["None", "Metadata", "Object"]
 
 
 class _Column(NamedTuple):
     definition: dict[str, Any]
     cell: Callable[[Object, float], Any] | None
-    """What stands there; None where the resource's function computes it."""
+    """Returns the cell of an object at a time; None if the resource's function computes it."""
 
 
 @cache
 def _columns() -> dict[str, list[_Column]]:
-    """The columns of each resource; `*` has those of all others."""
+    """The columns of each resource; `*` has those for all others."""
     text = resources.files("rowlock.apiserver.printers").joinpath("columns.txt").read_text("utf-8")
     found: dict[str, list[_Column]] = {}
     columns: list[_Column] = []
@@ -74,7 +74,7 @@ def _parse_source(source: str, otherwise: Any) -> Callable[[Object, float], Any]
 
 
 def scale_table(job: Object, scale: Object, now: float, *, include: Include = "Metadata") -> Object:
-    """`kubectl get --subresource=scale`: what is wanted and what is there."""
+    """The Table for `kubectl get --subresource=scale`: desired and available replicas."""
     result = _table("scales", [scale], now, include)
     return {**result, "metadata": {"resourceVersion": objects.meta(job).get("resourceVersion", "")}}
 
@@ -104,7 +104,7 @@ def _table(resource: str, objs: Iterable[Object], now: float, include: Include) 
 
 
 def partial_metadata(obj: Object) -> Object:
-    """Only the metadata."""
+    """The object as a PartialObjectMetadata."""
     return {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": objects.meta(obj)}
 
 
@@ -117,7 +117,7 @@ def _job_cells(job: Object, _: float) -> Cells:
 
 
 def _jobset_cells(jobset: Object, _: float) -> Cells:
-    """Columns of type string: numbers and truths as text, and nothing where the field is not."""
+    """Columns of type string: numbers and booleans as text, None when the field is missing."""
     completed, suspended = objects.condition(jobset, "Completed") or {}, objects.dig(jobset, "spec.suspend")
     restarts = objects.dig(jobset, "status.restarts")
     return {
@@ -142,7 +142,7 @@ def _service_cells(service: Object, _: float) -> Cells:
 
 
 def _external_address(service: Object) -> str:
-    """Where clients outside the cluster find it."""
+    """The EXTERNAL-IP column of a Service."""
     spec = service.get("spec") or {}
     if spec.get("type") == "ExternalName":
         return str(spec.get("externalName") or "<none>")
@@ -198,7 +198,7 @@ def _node_cells(node: Object, _: float) -> Cells:
 
 
 _STORAGE_CLASS = "volume.beta.kubernetes.io/storage-class"
-"""An older way to name a claim's storage class, which still goes first."""
+"""The deprecated annotation with a claim's storage class, which still takes precedence."""
 _MODES = {"ReadWriteOnce": "RWO", "ReadOnlyMany": "ROX", "ReadWriteMany": "RWX", "ReadWriteOncePod": "RWOP"}
 
 
@@ -251,7 +251,7 @@ def _autoscaler_cells(autoscaler: Object, _: float) -> Cells:
 
 
 def _queue_cells(queue: Object, _: float) -> Cells:
-    """Beyond KAI's columns: what the queue may have, and has. GPUs are what teams share."""
+    """Columns beyond KAI's: the queue's GPU quota, fair share, allocation and requests."""
     quota = objects.dig(queue, "spec.resources.gpu.quota")
     fields = {"Fair Share": "fairShare", "Allocated": "allocated", "Requested": "requested"}
     gpus = {name: objects.dig(queue, f"status.{field}", {}).get("nvidia.com/gpu") for name, field in fields.items()}

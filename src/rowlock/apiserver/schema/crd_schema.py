@@ -1,8 +1,8 @@
 """Custom kinds: pruning, defaults and the schema's validation, as kube-apiserver does them for a CRD.
 
-`prune` drops what the schema does not declare (and reports it), nulls, and fills in defaults. `validate` gives one
-cause per broken rule in the real server's words; its paths have two spellings, because the real server's parts do not
-agree either: `spec.m.Key.f` from the schema, `spec.m[Key].f` from list kinds. Pure.
+`prune` drops undeclared fields (and reports them) and nulls, and fills in defaults. `validate` gives one
+cause per broken rule with the real server's message. Paths have two notations, as on the real server:
+`spec.m.Key.f` from the schema validation, `spec.m[Key].f` from the list type validation. Pure.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ INCOMPLETE = Cause(
 _BLOCKING_REASONS = frozenset(
     {"FieldValueNotSupported", "FieldValueRequired", "FieldValueTooLong", "FieldValueTooMany", "FieldValueTypeInvalid"}
 )
-"""Reasons after which a real server does not look at a schema's own rules any more, and says so."""
+"""Reasons after which a real server does not evaluate a schema's CEL rules, and says so."""
 
 
 def add_incomplete_cause(causes: list[Cause]) -> list[Cause]:
-    """The causes, and at their end that others may be hidden behind them."""
+    """The causes, followed by INCOMPLETE if one of them prevented further checks."""
     real_causes = [cause for cause in causes if cause is not INCOMPLETE]
     return (
         [*real_causes, INCOMPLETE] if any(cause.reason in _BLOCKING_REASONS for cause in real_causes) else real_causes
@@ -38,7 +38,7 @@ def add_incomplete_cause(causes: list[Cause]) -> list[Cause]:
 
 
 def prune(value: Any, node: types.Schema, walk: Walk) -> Any:
-    """A new value that holds only what the schema declares, with its defaults."""
+    """A new value with only the fields that the schema declares, and with defaults."""
     node = types.resolve_ref(node)
     if value.__class__ is list:
         return _prune_list(value, node, walk)
@@ -69,7 +69,7 @@ def _prune_list(value: list[Any], node: types.Schema, walk: Walk) -> list[Any]:
     child = node.get("items") or types.ANYTHING
     out = []
     if not {dict, list}.intersection(map(type, value)):
-        return value[:]  # nothing to look into: there may be a hundred thousand of them
+        return value[:]  # only scalars: there may be a hundred thousand of them
     for index, element in enumerate(value):
         walk.path.append(index)
         out.append(prune(element, child, walk))
@@ -85,17 +85,17 @@ class _Errors:
     schema: list[Cause] = field(default_factory=list)
     lists: list[Cause] = field(default_factory=list)
     incomplete: bool = False
-    """A rule broke that hides others: a wrong type, a missing field."""
+    """An error prevented other checks: a wrong type, a missing field."""
     fitting: set[int] = field(default_factory=set)
-    """The ids of lists that were looked through and fit."""
+    """The ids of lists that have been checked and are valid."""
     prefix: str = ""
-    """What the schema's own sentences leave out: a status update is checked as `conditions`, not `status.conditions`."""
+    """A prefix of paths that messages omit: in a status update it is `conditions`, not `status.conditions`."""
 
 
 def validate(value: Any, node: types.Schema, *, at: str = "") -> tuple[list[Cause], list[Cause], bool]:
-    """What breaks the schema; what breaks list kinds; whether other rules could not be checked."""
+    """The causes from the schema; the causes from list types; and whether other rules could not be checked."""
     errors = _Errors(prefix=f"{at}." if at else "")
-    if not _fits(value, node, errors.fitting):  # else there is nothing to say, nor a path to say it of
+    if not _fits(value, node, errors.fitting):  # the slow check, which tracks paths, only if needed
         _check_value(value, node, at, at, errors)
     return errors.schema, errors.lists, errors.incomplete
 
@@ -104,12 +104,12 @@ _PLAIN_TYPES = {"object": dict, "array": list, "string": str, "boolean": bool, "
 _RULES = frozenset({"enum", "pattern", "format", "minimum", "maximum", "minLength", "maxLength"})
 _ANY_TEXT = {"type": "string"}
 _MANY = 100
-"""Elements of a list of which most, as a rule, fit: a look at each whether it does costs less than to name its fields."""
+"""Length from which each element of a list is first checked with `_fits`: most elements are valid, and that is cheaper."""
 
 
 def _fits(value: Any, node: types.Schema, fitting: set[int]) -> bool:
-    """Whether the value is surely as the schema has it. False: a closer look (`_check_value`) must tell. The ids of lists that fit are
-    added to `fitting`, so that they are not looked through twice."""
+    """A fast check: True if the value is certainly valid; if False, `_check_value` must decide. The ids of valid lists are
+    added to `fitting`, so that they are not checked twice."""
     node = types.resolve_ref(node)
     if value.__class__ is not _PLAIN_TYPES.get(node.get("type", "")) and not (
         node.get("x-kubernetes-int-or-string") and value.__class__ in (int, str)
@@ -154,7 +154,7 @@ def _have_no_duplicates(values: list[Any], node: types.Schema) -> bool:
 
 
 def _plain_keys(values: list[Any], node: types.Schema) -> list[tuple[Any, ...]] | None:
-    """What tells the elements of a map's list apart; None where that takes a closer look: a key that is missing, or no text or whole number."""
+    """The keys of the elements of a list of type map; None if a key is missing, or neither a string nor an integer."""
     names = node.get("x-kubernetes-list-map-keys") or ()
     if not all(element.__class__ is dict for element in values):
         return None
@@ -168,7 +168,7 @@ def _json_type(value: Any) -> str:
     if isinstance(value, bool):
         return "boolean"
     if isinstance(value, int):
-        return "integer" if -(2**63) <= value < 2**63 else "number"  # beyond, a decoder in Go makes a float of it
+        return "integer" if -(2**63) <= value < 2**63 else "number"  # Go decodes larger integers as floats
     if isinstance(value, float):
         return "integer" if value.is_integer() else "number"
     return {"str": "string", "list": "array", "dict": "object"}[type(value).__name__]
@@ -203,7 +203,7 @@ def _check_value(value: Any, node: types.Schema, path: str, brackets: str, error
 
 
 def _int_or_string_causes(actual: str, path: str, body_path: str) -> list[Cause]:
-    """What is neither number nor text breaks the schema's `anyOf` too, of which the first part is told."""
+    """The causes for a value that is neither integer nor string: of the schema's `anyOf`, and of its first alternative."""
     either = f'Invalid value: "": "{body_path}" must validate at least one schema (anyOf)'
     first = f'Invalid value: "{actual}": {body_path} in body must be of type integer: "{actual}"'
     return [Cause("FieldValueInvalid", either, "<nil>"), Cause("FieldValueTypeInvalid", first, path)]
@@ -254,7 +254,7 @@ def _check_list(value: list[Any], node: types.Schema, path: str, brackets: str, 
 
 
 def _too_few(path: str, wanted: str, errors: _Errors) -> Cause:
-    """What is said of a list or an object that is too small; its size is not."""
+    """The cause for a list or object that is too small; like the real server's, it does not tell the size."""
     return Cause(
         "FieldValueInvalid", f"Invalid value: 0: {path.removeprefix(errors.prefix)} in body should {wanted}", path
     )
@@ -267,7 +267,7 @@ def _identity(element: Any, node: types.Schema) -> str:
 
 
 def compact_json(value: Any) -> str:
-    """JSON as the real server prints values in its sentences."""
+    """JSON as the real server prints values in messages."""
     return json.dumps(value, separators=(",", ":"), sort_keys=True)
 
 
@@ -291,7 +291,7 @@ def _check_scalar(value: Any, node: types.Schema, path: str, errors: _Errors) ->
 
 
 def _check_bounds(value: Any, node: types.Schema, path: str, errors: _Errors) -> None:
-    """The least and the most that a number or a text may be."""
+    """Check the bounds of a number's value or a string's length."""
     body_path = path.removeprefix(errors.prefix)
     if isinstance(value, str):
         if len(value) < node.get("minLength", 0):
@@ -313,7 +313,7 @@ _DATE_TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\
 
 
 def scale_causes(value: Any, path: str) -> list[Cause]:
-    """What the scale subresource's own check says of the number of replicas at `path`."""
+    """The causes from the scale subresource's check of the number of replicas at `path`."""
     field_path, steps = f".{path}", path.split(".")
     for depth, step in enumerate(steps, 1):
         if value is None or (isinstance(value, dict) and step not in value):
@@ -332,7 +332,7 @@ def scale_causes(value: Any, path: str) -> list[Cause]:
 
 
 def _accessor_error(value: Any, field_path: str, accessed_path: str, expected: str) -> Cause:
-    """The answer to a way that ends too early, or in the wrong type."""
+    """The cause for a value on a path that has the wrong type."""
     go = {"str": "string", "int": "int64", "float": "float64", "bool": "bool", "dict": "map[string]interface {}"}
     kind = go.get(type(value).__name__, "[]interface {}")
     text = f"Invalid value: 0: {accessed_path} accessor error: {value} is of the type {kind}, expected {expected}"

@@ -1,9 +1,9 @@
-"""JSON in, typed object out: what the real API server's decoder does to objects of built-in kinds.
+"""Decodes JSON into typed objects of built-in kinds, like the real API server's decoder.
 
-One pass over the object, compiled from the table of types when a kind is first seen: values of the wrong type are
-refused with Go's own sentence, unknown fields are dropped and reported, nulls and Go's zero values vanish, quantities
-and times become canonical, the defaults of each structure are filled in, and what Go writes even when it is empty is
-written (`structs.py`, `defaulting.py`). Pure.
+One pass over the object, with decoders compiled from the table of types at first use: values of the wrong type are
+refused with Go's message, unknown fields are dropped and reported, nulls and Go's zero values are removed, quantities
+and times become canonical, the defaults of each struct are filled in, and fields that Go always writes are
+added (`structs.py`, `defaulting.py`). Pure.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from rowlock.quantity import canonicalize
 
 @dataclass(slots=True)
 class Walk:
-    """Where the decoder is, and what it had to drop."""
+    """The state of a decoding pass: the current path, and the fields that were dropped."""
 
     path: list[str | int] = field(default_factory=list)
     unknown_fields: list[str] = field(default_factory=list)
     duplicate_fields: list[str] = field(default_factory=list)
     fill_defaults: bool = True
-    """False: types and canonical forms only, no defaults (server-side apply's configurations)."""
+    """False: only types and canonical forms, no defaults (for server-side apply)."""
 
     def field_path(self, *more: str | int) -> str:
         return dotted_path([*self.path, *more])
@@ -67,13 +67,13 @@ def _short_name(name: str) -> str:
 
 
 def _go_name(name: str) -> str:
-    """`v2.MetricTarget`: a type with its package, as Go's sentences have it."""
+    """`v2.MetricTarget`: a type with its package, as in Go's messages."""
     return ".".join(name.split(".")[-2:])
 
 
 @cache
 def decoder_for(name: str) -> Decoder:
-    """The decoder of a named type; recursive types find themselves here."""
+    """The decoder of a named type, cached, which also allows recursive types."""
     if name in _LEAF_TYPES:
         return _leaf_decoder(name, _short_name(name))
     node = types.schema(name)
@@ -83,7 +83,7 @@ def decoder_for(name: str) -> Decoder:
 
 
 def _lazy_decoder(name: str, owner: str) -> Decoder:
-    """A named type inside another, `owner`, whom a value of the wrong sort is blamed on."""
+    """The decoder of a named type inside the type `owner`, which messages name."""
     if name in _LEAF_TYPES:
         return _leaf_decoder(name, owner)
     is_struct = "properties" in types.schema(name)
@@ -97,7 +97,7 @@ def _lazy_decoder(name: str, owner: str) -> Decoder:
 
 
 _LEAF_TYPES = frozenset({types.QUANTITY, types.INT_OR_STRING, types.TIME, types.MICRO_TIME})
-"""Named types that are one value."""
+"""Named types that are scalars in JSON."""
 
 
 def _leaf_decoder(name: str, owner: str) -> Decoder:
@@ -109,7 +109,7 @@ def _leaf_decoder(name: str, owner: str) -> Decoder:
 
 
 def _schema_decoder(node: types.Schema, owner: str, go_type: str) -> Decoder:
-    """The decoder of an unnamed schema, which is a `go_type` in Go: a scalar, a list, a map."""
+    """The decoder of an unnamed schema (a scalar, a list, a map) with the type `go_type` in Go."""
     if "$ref" in node:
         return _lazy_decoder(node["$ref"], owner)
     kind = node.get("type")
@@ -135,7 +135,7 @@ _SCALARS: dict[Any, tuple[type, ...]] = {"string": (str,), "boolean": (bool,), "
 
 
 def _is_plain_text(node: types.Schema) -> bool:
-    """A field that takes any text as it is."""
+    """Whether a field takes any string unchanged."""
     return node.get("type") == "string" and "format" not in node
 
 
@@ -177,7 +177,7 @@ def _bytes_decoder(owner: str) -> Decoder:
             raise _unmarshal_type_error(value, walk, owner, "[]uint8")
         try:
             base64.b64decode(value, validate=True)
-        except ValueError:  # binascii's own, and what base64 says to characters beyond ASCII
+        except ValueError:  # binascii.Error, or characters beyond ASCII
             bad = re.search(r"[^A-Za-z0-9+/=]", value)
             at = bad.start() if bad else len(value) // 4 * 4
             raise BadRequest(f"illegal base64 data at input byte {at}") from None
@@ -232,7 +232,7 @@ def _all_texts(value: dict[str, Any]) -> bool:
 
 
 def _map_decoder(item: Decoder, owner: str, go_type: str, zero: Any, *, is_text: bool) -> Decoder:
-    """`is_text`: any text will do, and most maps hold nothing else."""
+    """`is_text`: values are any strings, as in most maps, which has a fast path."""
 
     def decoder(value: Any, walk: Walk) -> Any:
         if value.__class__ is not dict:
@@ -245,7 +245,7 @@ def _map_decoder(item: Decoder, owner: str, go_type: str, zero: Any, *, is_text:
 
 
 class _Missing:
-    """What a struct has where nobody wrote it: rows of the table, what a function makes of other fields, Go's zeros."""
+    """The missing fields of a struct: defaults in the table, computed defaults, and Go's zero values."""
 
     def __init__(self, name: str, node: types.Schema) -> None:
         self._rows: dict[str, Any] = node.get(structs.DEFAULTS, {})
@@ -256,7 +256,7 @@ class _Missing:
         }
 
     def filler(self) -> Callable[[dict[str, Any]], None] | None:
-        """What fills in a dict, with as little work as the type needs: this is done for every struct of every write."""
+        """The cheapest function that fills in a dict of this type: it is called for every struct of every write."""
         if not self._rows and not self._zeros:
             return self._function
         return self._fill_zeros if not self._rows and self._function is None else self._fill
@@ -277,7 +277,7 @@ class _Missing:
 
 @cache
 def _empty_struct(name: str) -> Any:
-    """What is written of a struct of which nobody wrote anything."""
+    """The decoded form of an empty struct."""
     return decoder_for(name)({}, Walk())
 
 
@@ -293,7 +293,7 @@ def _struct_decoder(name: str, node: types.Schema) -> Decoder:
     for key, child in node["properties"].items():
         about = facts.get(key, structs.TYPE_META)
         decode_field = _schema_decoder(child, owner, about.go or structs.go_type(child))
-        # an empty list that is always written is null: storage is protobuf, which has no empty list
+        # an empty list that is always written becomes null, because upstream stores protobuf, which has no empty lists
         keeps_zero = about.pointer or (about.always and key not in rows and child.get("type") != "array")
         fields[key] = decode_field, keeps_zero, _is_plain_text(child)
 
@@ -311,7 +311,7 @@ def _struct_decoder(name: str, node: types.Schema) -> Decoder:
                 continue
             if element is None:
                 continue
-            if field_entry[2] and element.__class__ is str:  # most fields: nothing can be wrong with them
+            if field_entry[2] and element.__class__ is str:  # most fields: always valid
                 if element or field_entry[1]:
                     out[key] = element
                 continue

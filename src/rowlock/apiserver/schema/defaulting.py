@@ -1,7 +1,7 @@
 """Defaults that depend on other fields. All others are rows of the table of types (`structs.DEFAULTS`).
 
-Every function gets a dict that the decoder has just made and owns, the rows filled in, and changes it in place; it
-stands for `SetDefaults_…` of the type, or for what `PrepareForCreate` and `PrepareForUpdate` do to every object. Pure.
+Every function changes in place a dict that the decoder has just made, after the table's defaults; it
+implements `SetDefaults_…` of the type, or the changes of `PrepareForCreate` and `PrepareForUpdate`. Pure.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ _IMAGE = re.compile(
     rf"{_COMPONENT}(?:/{_COMPONENT})*(?P<tag>:\w[\w.-]{{0,127}})?(?P<digest>@[A-Za-z][\w+.-]*:[0-9a-fA-F]{{32,}})?",
     re.ASCII,
 )
-"""A name that an image can have; another one is refused when it is to be pulled."""
+"""A valid image reference; others are refused when the image is pulled."""
 _MAX_NAME_LENGTH = 255
 
 
 @lru_cache(1024)
 def pull_policy(image: str) -> str:
-    """`Always` for the tag latest, said or unsaid; else `IfNotPresent`."""
+    """`Always` for the tag latest, explicit or implied; else `IfNotPresent`."""
     reference = _IMAGE.fullmatch(image) if len(image) <= _MAX_NAME_LENGTH + 200 else None
     if (
         reference is None
@@ -60,12 +60,12 @@ _SWITCHED_OFF = {
     "initContainers": ("restartPolicyRules",),
     "ephemeralContainers": ("restartPolicy", "restartPolicyRules"),
 }
-"""What a real server drops without a word: it belongs to the feature ContainerRestartRules, which is switched off there."""
+"""Fields that a real server drops silently, because the feature ContainerRestartRules is disabled there."""
 
 
 def _set_pod_spec_defaults(obj: JsonObject) -> None:
     if obj["terminationGracePeriodSeconds"] < 0:
-        obj["terminationGracePeriodSeconds"] = 1  # once meant "at once"
+        obj["terminationGracePeriodSeconds"] = 1  # a negative value once meant immediately
     account = obj.get("serviceAccountName") or obj.get("serviceAccount")
     if account:
         obj["serviceAccountName"] = obj["serviceAccount"] = account
@@ -85,7 +85,7 @@ def _set_pod_defaults(obj: JsonObject) -> None:
         return
     spec = obj["spec"]
     spec.setdefault("enableServiceLinks", True)
-    # What is limited is requested. Templates of pods have neither of both.
+    # Limits are also requests. (Pod templates do not get this default.)
     for container in chain(spec.get("containers") or (), spec.get("initContainers") or ()):
         resources = container.get("resources") or {}
         limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
@@ -94,7 +94,7 @@ def _set_pod_defaults(obj: JsonObject) -> None:
 
 
 def _set_job_defaults(obj: JsonObject) -> None:
-    """A Job without labels has those of its pods."""
+    """A Job without labels gets those of its pod template."""
     template_labels = ((obj.get("spec") or {}).get("template") or {}).get("metadata", {}).get("labels")
     metadata = obj.setdefault("metadata", {})
     if template_labels and not metadata.get("labels"):
@@ -102,7 +102,7 @@ def _set_job_defaults(obj: JsonObject) -> None:
 
 
 def _set_job_spec_defaults(obj: JsonObject) -> None:
-    """One pod where neither number is given; of a count of pods alone nobody knows how many are enough."""
+    """`completions` is 1 only if `parallelism` is not given either: with it alone, any pod's success completes the Job."""
     if "completions" not in obj and "parallelism" not in obj:
         obj["completions"] = 1
     obj.setdefault("parallelism", 1)
@@ -111,7 +111,7 @@ def _set_job_spec_defaults(obj: JsonObject) -> None:
 
 
 def _set_pod_status_defaults(obj: JsonObject) -> None:
-    """The older field is the first of the newer list."""
+    """Fill `podIPs` and `hostIPs` from the older single fields."""
     for one, many in (("podIP", "podIPs"), ("hostIP", "hostIPs")):
         address = obj.get(one)
         if address and [entry.get("ip") for entry in obj.get(many) or ()][:1] != [address]:
@@ -131,7 +131,7 @@ def _set_service_spec_defaults(obj: JsonObject) -> None:
         obj["sessionAffinityConfig"] = {"clientIP": {"timeoutSeconds": 10800, **client}}
     if obj.get("type") != "ExternalName":
         obj.setdefault("internalTrafficPolicy", "Cluster")
-        # names without a selector are somebody else's to fill: of either family
+        # a headless service without a selector gets endpoints of either family from others
         dual_stack = obj.get("clusterIP") == "None" and not obj.get("selector")
         obj.setdefault("ipFamilies", ["IPv4", "IPv6"] if dual_stack else ["IPv4"])
         obj.setdefault("ipFamilyPolicy", "RequireDualStack" if dual_stack else "SingleStack")
@@ -148,13 +148,13 @@ def _set_namespace_defaults(obj: JsonObject) -> None:
 
 
 def _drop_coordinated_election(obj: JsonObject) -> None:
-    """Coordinated elections are switched off on a real server: it drops what belongs to them."""
+    """Drop the fields of coordinated leader election, which is disabled on a real server."""
     obj.pop("preferredHolder", None)
     obj.pop("strategy", None)
 
 
 def _set_scaling_defaults(obj: JsonObject) -> None:
-    """Rules that are there in part are filled in from those of their direction (`GenerateHPAScaleUpRules`, `…Down…`)."""
+    """Complete partial rules with the defaults of their direction (`GenerateHPAScaleUpRules`, `…Down…`)."""
     for direction, rules in types.schema(_HPA_BEHAVIOR)[structs.DEFAULTS].items():
         obj[direction] = {**rules, **obj[direction]}
 

@@ -1,7 +1,7 @@
-"""Parts of built-in objects as a real server's refusals show them: Go's own fields, the empty ones among them.
+"""Parts of built-in objects as a real server prints them in refusals: with Go's field names, including empty fields.
 
-A refusal of a changed pod template repeats the whole template so. The table of types knows the fields, their order and what
-is a pointer; here is what the server's inner types have otherwise than the API's. Pure.
+A refusal of a changed pod template repeats the whole template this way. The table of types has the fields, their order and
+pointers; this module has the differences between the server's internal types and the API's. Pure.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ _OWN_JSON = frozenset(
         "io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelector", "io.k8s.apimachinery.pkg.apis.meta.v1.FieldsV1",
     }
 )  # fmt: skip
-"""Types that are shown as the API writes them."""
+"""Types that are printed as in the API."""
 _HOST_FIELDS = ("hostNetwork", "hostPID", "hostIPC", "shareProcessNamespace", "hostUsers")
-"""Fields of a pod that the inner types have in its security context, in front of that one's own."""
+"""Fields of a pod that the internal types have in its security context, before the other fields there."""
 _MOVED = {
     "setHostnameAsFQDN": "subdomain", "preemptionPolicy": "priority", "overhead": "runtimeClassName",
     "fsGroupChangePolicy": "fsGroup",
 }  # fmt: skip
-"""Fields that the inner types have elsewhere: field → the one before it."""
+"""Fields with another position in the internal types: field → the field before it."""
 _NAMES = {
     "tty": "TTY", "dnsPolicy": "DNSPolicy", "dnsConfig": "DNSConfig", "os": "OS", "seLinuxOptions": "SELinuxOptions",
     "seLinuxChangePolicy": "SELinuxChangePolicy", "fsGroup": "FSGroup", "fsGroupChangePolicy": "FSGroupChangePolicy",
@@ -33,11 +33,11 @@ _NAMES = {
     "csi": "CSI", "iscsi": "ISCSI", "fc": "FC", "fsType": "FSType", "ip": "IP", "apiVersion": "APIVersion", "cephfs": "CephFS",
     "gcePersistentDisk": "GCEPersistentDisk", "awsElasticBlockStore": "AWSElasticBlockStore", "pdName": "PDName", "uid": "UID",
 }  # fmt: skip
-"""Where Go's name is more than the API's with a capital letter."""
+"""Go field names that are not just the API's with an initial capital."""
 
 
 def go_value(name: str, value: dict[str, Any]) -> dict[str, Any]:
-    """A struct of the table of types as Go's JSON of the server's inner type."""
+    """A struct as the JSON of the server's internal Go type."""
     node = types.schema(name)
     fields = structs.fields(node)
     shown: dict[str, Any] = {}

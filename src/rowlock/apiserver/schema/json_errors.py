@@ -1,4 +1,4 @@
-"""What is said of a body that is no JSON, or not of the type that it should have. Pure."""
+"""Error messages for invalid JSON, and for JSON of the wrong type. Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def json_error(body: bytes) -> str:
-    """What is wrong with a text that should be JSON; "" when nothing is."""
+    """What is wrong with a text that should be JSON; "" if it is valid."""
     try:
         json.loads(body.decode("utf-8", "replace"), parse_constant=reject_constant)
     except json.JSONDecodeError as error:
@@ -20,16 +20,16 @@ def json_error(body: bytes) -> str:
 
 
 def reject_constant(text: str) -> Any:
-    """NaN and Infinity, which Python takes. Raises ValueError."""
+    """Raise ValueError for NaN and Infinity, which Python's parser accepts by default."""
     raise ValueError(f"{text} is not JSON")
 
 
 def json_type(value: Any) -> str:
-    """As `encoding/json` calls it."""
+    """The name of a value's type in Go's `encoding/json`."""
     names = {list: "array", dict: "object", str: "string", bool: "bool", int: "number", float: "number"}
     return names.get(type(value), "null")
 
 
 def unmarshal_error(value: Any, expected: str) -> str:
-    """A value of the wrong type: `UnmarshalTypeError`."""
+    """The message of Go's `UnmarshalTypeError` for a value of the wrong type."""
     return f"json: cannot unmarshal {json_type(value)} into {expected}"

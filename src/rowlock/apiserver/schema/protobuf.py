@@ -1,7 +1,7 @@
-"""Kubernetes' protobuf as JSON: kubectl's own `create` commands and client-go controllers send built-in kinds so.
+"""Decodes Kubernetes' protobuf, in which kubectl's `create` commands and client-go controllers send built-in kinds.
 
-A body is the magic `k8s\\0` and a `runtime.Unknown` around the object. Field numbers and the shapes of values
-come from the table of types. Only reading: we answer in JSON, which every client accepts. Pure.
+A body is the magic `k8s\\0` and a `runtime.Unknown` around the object. Field numbers and value types
+come from the table of types. Decoding only: answers are JSON, which every client accepts. Pure.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def _read_varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _read_fields(data: Any) -> Iterator[tuple[int, Any]]:
-    """Number and value of each field: a whole number, or bytes."""
+    """The number and value (an int or bytes) of each field. Raises ValueError."""
     if not isinstance(data, bytes):
         raise ValueError("a message was expected")
     at = 0
@@ -81,7 +81,7 @@ def _read_fields(data: Any) -> Iterator[tuple[int, Any]]:
 
 
 def _decode_message(data: Any, name: str, depth: int, node: types.Schema | None = None) -> Any:
-    """One message as JSON. `node` is the schema to look fields up in, when the message is inline in another."""
+    """One message as JSON. `node`: the schema with its fields, if the message is inline in another."""
     if depth > MAX_DEPTH:
         raise ValueError("the message is nested too deeply")
     if name in _WELL_KNOWN_TYPES:
@@ -124,7 +124,7 @@ def _decode_value(value: Any, node: types.Schema, depth: int) -> Any:
     if ref:
         return _decode_message(value, ref, depth + 1)
     kind = node.get("type")
-    if kind == "array":  # a named list of texts inside a map
+    if kind == "array":  # a named list of strings inside a map
         return [v.decode() for _, v in _read_fields(value)]
     if kind == "integer":
         return value - 2**64 if value >= 2**63 else value

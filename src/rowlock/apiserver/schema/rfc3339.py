@@ -1,6 +1,6 @@
-"""Times as Go reads and writes them: RFC 3339, in UTC, to the second or to the microsecond. Pure.
+"""Times as Go parses and prints them: RFC 3339, in UTC, to the second or to the microsecond. Pure.
 
-A time with an offset is the same moment in UTC; decimals of a second that the type does not hold are dropped.
+A time with an offset is converted to UTC; decimals beyond the type's precision are dropped.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ _TIME = re.compile(r"(\d{4})-(\d\d)-(\d\d)T(\d\d?):(\d\d):(\d\d)(?:[.,](\d+))?(Z
 
 @lru_cache(1024)
 def normalise_time(text: str) -> str:
-    """`metav1.Time`. Raises BadRequest."""
+    """Normalise a `metav1.Time`. Raises BadRequest."""
     return _parse_time(text).strftime("%Y-%m-%dT%H:%M:%SZ").rjust(20, "0")
 
 
 def normalise_micro_time(text: str) -> str:
-    """`metav1.MicroTime`: six decimals, no more and no fewer. Raises BadRequest."""
+    """Normalise a `metav1.MicroTime`, which must have exactly six decimals. Raises BadRequest."""
     return _parse_time(text, decimals=6).strftime("%Y-%m-%dT%H:%M:%S.%fZ").rjust(27, "0")
 
 
@@ -36,5 +36,5 @@ def _parse_time(text: str, *, decimals: int | None = None) -> datetime:
     )
     try:
         return datetime(*numbers, int(f"{match[7] or '':0<6}"[:6]), tzinfo=UTC) - offset  # type: ignore[arg-type,misc]
-    except (ValueError, OverflowError) as error:  # digits where they belong, but no such day
+    except (ValueError, OverflowError) as error:  # well-formed, but no such day
         raise BadRequest(f'parsing time "{text}": {str(error).partition(" ")[0]} out of range') from None

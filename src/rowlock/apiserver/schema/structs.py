@@ -1,10 +1,10 @@
-"""What Go's structs say of their fields and OpenAPI does not; recorded in the table of types by `scripts/go_facts`.
+"""Facts about fields of Go structs that OpenAPI lacks, recorded in the table of types by `scripts/go_facts`.
 
 A struct is a text with one word per field: `2:+io.k8s.api.core.v1.VolumeSource 8:resources! 14:imagePullPolicy=v1.PullPolicy
-24:restartPolicy*=v1.ContainerRestartPolicy`. A word is protobuf's number, the JSON name, a mark, and behind `=` the Go
-type where it is not what the schema implies. `!` is written even when it is empty (no `omitempty`, or a struct by
-value); `*` is a pointer, whose zero is kept when somebody wrote it; what has no mark is dropped when it is zero. `+`
-names a type whose fields stand here in JSON. Pure.
+24:restartPolicy*=v1.ContainerRestartPolicy`. A word is the protobuf number, the JSON name, a mark, and after `=` the Go
+type if the schema does not imply it. `!`: written even if empty (no `omitempty`, or a struct by
+value); `*`: a pointer, whose zero value is kept if set; without a mark, a zero value is dropped. `+`
+names a type whose fields are inline in JSON. Pure.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from rowlock.apiserver.schema import types
 from rowlock.apiserver.schema.types import Schema
 
 KEYS = FIELDS, DEFAULTS = "x-go-fields", "x-go-defaults"
-"""Under which keys a schema has its struct, and what the scheme's defaulting functions fill into an empty one."""
+"""The keys in a schema for its struct, and for the defaults that the defaulting functions set in an empty one."""
 
 _WORD = re.compile(r"(\d+):([^!*=]+)([!*]?)(?:=(.*))?")
 
@@ -29,15 +29,15 @@ class Field:
     always: bool
     pointer: bool
     go: str
-    """Its type, but for the pointer; "" where the schema implies it."""
+    """Its Go type without the pointer; "" if the schema implies it."""
 
 
 TYPE_META = Field(always=False, pointer=False, go="")
-"""`apiVersion` and `kind`, which are inline in every object and have no number there."""
+"""`apiVersion` and `kind`, which are inline in every object and have no protobuf number."""
 
 
 def fields(node: Schema) -> dict[str, Field]:
-    """The fields of a built-in type, those of its inline parts among them; none of any other schema."""
+    """The fields of a built-in type, including those of inline types; {} for any other schema."""
     found: dict[str, Field] = {}
     for _, name, mark, go in _words(node):
         if name.startswith("+"):
@@ -48,7 +48,7 @@ def fields(node: Schema) -> dict[str, Field]:
 
 
 def numbers(node: Schema) -> dict[int, str]:
-    """Protobuf's field numbers: number → JSON name, or `+` and the type of a field that JSON has inline."""
+    """Protobuf field number → JSON name, or `+` and the type of an inline field."""
     return {int(number): name for number, name, _, _ in _words(node)}
 
 
@@ -58,7 +58,7 @@ def _words(node: Schema) -> list[tuple[str, str, str, str]]:
 
 
 def zero_value(node: Schema) -> Any:
-    """Go's zero of a field, or of an element of a list or map, which is there where a null is written."""
+    """Go's zero value of a field, or of an element of a list or map, which replaces a null."""
     if "$ref" in node:
         leaf = {types.QUANTITY: "0", types.INT_OR_STRING: 0}
         return leaf.get(node["$ref"], {} if "properties" in types.schema(node["$ref"]) else None)
@@ -66,7 +66,7 @@ def zero_value(node: Schema) -> Any:
 
 
 def zeros(node: Schema) -> dict[str, Any]:
-    """The fields of a built-in type that Go always writes, with what is written where nobody set them; no defaults."""
+    """The fields of a built-in type that Go always writes, with their zero values."""
     found = {}
     for key, about in fields(node).items():
         if about.always:

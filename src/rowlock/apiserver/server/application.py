@@ -1,10 +1,9 @@
-"""The Kubernetes API over HTTP: who asks, what for, and which function answers. An ASGI application and its routes.
+"""The Kubernetes API over HTTP: authentication and routing. An ASGI application and its routes.
 
     /api /apis              discovery, objects         a token is needed
-    /openapi/v2 /openapi/v3 what there is              a token is needed
-    /version /healthz …     is anybody there           open
-
-Paths are taken apart by hand, not by patterns: the hot path is a few dictionary look-ups.
+    /openapi/v2 /openapi/v3 schemas                    a token is needed
+    /version /healthz …     version, health            open
+Paths are split by hand, without patterns: the hot path is a few dictionary look-ups.
 """
 
 from __future__ import annotations
@@ -124,7 +123,7 @@ class ApiServer:
                 await answer_error(reply, error, warnings)
         except Exception as error:
             if reply.started and call is not None and call.stream_scope and isinstance(error, OSError):
-                return  # the client of a stream has gone: that is how the server says it
+                return  # the client of a stream has disconnected
             log.exception("%s %s failed", scope["method"], scope["path"])
             if not reply.started:
                 await answer_error(reply, Internal(INTERNAL_ERROR_MESSAGE), warnings)
@@ -138,7 +137,7 @@ class ApiServer:
 
     @staticmethod
     def _observe(observer: RequestObserver, call: Call | None, method: str, code: int, seconds: float) -> None:
-        """A request is over: one without an answer went on in another protocol, or its client has gone (nginx's 499)."""
+        """Count a finished request: without an answer it was upgraded (101), or its client has disconnected (499, as in nginx)."""
         if call is None:
             return observer.count_request(method, None, code or 499, seconds)
         observer.count_request(call.verb or method, call.target, code or (101 if call.stream_scope else 499), seconds)
@@ -170,7 +169,7 @@ class ApiServer:
         return call
 
     def _authenticate(self, call: Call, address: str, headers: Iterable[tuple[bytes, bytes]]) -> User:
-        """Who asks, or as whom."""
+        """The authenticated user, or the user that it impersonates. Raises Unauthorized, Forbidden."""
         kind, _, token = call.header(b"authorization").partition(" ")
         user = self._authenticator.authenticate(token.strip(), address) if kind.lower() == "bearer" else None
         if user is None:
@@ -219,7 +218,7 @@ class ApiServer:
     async def _serve_unstored(
         self, call: Call, receive: Receive, send: Send, version: tuple[str, str], rest: list[str]
     ) -> bool:
-        """What no object of the store stands for. False: it is an object after all."""
+        """Serve resources that are not stored objects. False when the path is one of a stored object."""
         core = version == ("", "v1")
         place = (*version, rest[-1])
         if place in reviews.REVIEWS and call.method == "POST" and len(rest) in (1, 3):
@@ -251,7 +250,7 @@ class ApiServer:
         call.verb, call.target = verb, target
         call.require(verb, target)
         if target.subresource not in _STREAMING_SUBRESOURCES:
-            # a client that cannot read the answer writes nothing
+            # refuse before writing if the client does not accept any form of the answer
             requests.negotiate_form(call.header(b"accept"), for_list=verb == "list")
             await request_body.convert_large_body(call)
         if target.subresource:
@@ -283,7 +282,7 @@ class ApiServer:
                 raise Unsupported(subresources.UNSUPPORTED[target.resource])
             raise not_found(kind.plural, target.name, kind.group) if kind.custom else path_not_found()
         if sub == "log" and call.method == "GET":
-            call.verb = "connect"  # kube-apiserver's word for it, too
+            call.verb = "connect"  # as kube-apiserver reports it
             watch = self._watches.count_request(call.user.name, call.verb, target)
             with watch if call.flag("follow") else nullcontext():
                 return await subresources.log(call, receive, send, store, target)
@@ -306,7 +305,7 @@ class ApiServer:
 
 
 def _provided_token(headers: Mapping[bytes, bytes]) -> str:
-    """A bearer token that an identity provider may have made; "" for others, of which nobody needs to be asked."""
+    """A bearer token that may be from an identity provider (a JWT); "" for any other."""
     scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
     return token.strip().decode("latin-1") if scheme.lower() == b"bearer" and token.lstrip().startswith(b"eyJ") else ""
 
@@ -321,7 +320,7 @@ _NO_EXTENSIONS: Mapping[str, Any] = {}
 _UNSTORED_PATH_PARTS = frozenset(
     {events.GROUP, "bindings", "watch", *(place[0] for place in reviews.REVIEWS)} | computed_kinds.PLURALS
 )
-"""Groups, and words in a path, of what is (or may be) no object of the store."""
+"""Groups and path parts of resources that are not, or may not be, stored objects."""
 _READ_ONLY_PATHS = (["version"], ["api"], ["api", "v1"])
 _POD_STREAM_PATH = re.compile("/api/v1/namespaces/[^/]+/pods/[^/]+/(exec|attach|portforward)/*")
 _STREAMING_SUBRESOURCES = frozenset({"log", "exec", "attach", "portforward"})
@@ -330,7 +329,7 @@ _OBJECT_SUBRESOURCES = {
     "finalize": ("PUT",),
     "ephemeralcontainers": ("GET", "PUT", "PATCH"),
 }
-"""Those through which the object itself is read and written, and how."""
+"""Subresources through which the object itself is read and written, and their methods."""
 _POST_SUBRESOURCES: dict[str, VerbHandler] = {"binding": subresources.bind, "eviction": subresources.evict}
 _VERB_HANDLERS: dict[str, VerbHandler] = {
     "get": verbs.get,
@@ -344,7 +343,7 @@ _VERB_HANDLERS: dict[str, VerbHandler] = {
 
 
 class PathDispatcher:
-    """The API server in front of another application: what is plainly Kubernetes' never passes that one's routes."""
+    """Dispatches requests for common Kubernetes paths directly to the API server, and others to the routes of `fallback`."""
 
     def __init__(self, kubernetes: ASGIApp, fallback: ASGIApp) -> None:
         self._kubernetes, self._fallback = kubernetes, fallback
@@ -366,6 +365,6 @@ def application(
     streaming_runtime: StreamingRuntime | None = None,
     authorizer: Authorizer | None = None,
 ) -> ASGIApp:
-    """What `assembly.py` serves: the faces' routes, and the API server for all other paths."""
+    """The application that `assembly.py` serves: the REST routes, and the API server for all other paths."""
     api_routes = [Mount("/", app=ApiServer(store, settings, streaming_runtime, authorizer))]
     return PathDispatcher(api_routes[0].app, Starlette(routes=[*rest_routes, *api_routes]))

@@ -1,4 +1,4 @@
-"""What the Kubernetes API tells the audit log of a request: Kubernetes' words for it, never its body."""
+"""Writes requests of the Kubernetes API to the audit log: verb and resource, never the body."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from rowlock.apiserver.http.requests import Call
 from rowlock.audit.audit_log import AuditLog
 
 Audit = Callable[[Scope, Call | None, int], None]
-"""Called after each request: its origin, the request (None if it was not authenticated), the code of the answer or 0."""
+"""Called after each request: the ASGI scope, the request (None if not authenticated), the answer's status code or 0."""
 _STREAMS = frozenset({"exec", "attach", "portforward"})
 
 
 def audit_into(audit_log: AuditLog) -> Audit:
-    """Tells this log."""
+    """A callback that records requests in this log."""
 
     def audit(scope: Scope, call: Call | None, code: int) -> None:
         address = (scope.get("client") or ("",))[0]

@@ -20,12 +20,12 @@ _ROOT_PATHS = ("/healthz", "/livez", "/metrics", "/openapi/v2", "/openapi/v3", "
 
 
 def is_open(path: str) -> bool:
-    """Whether everybody may ask this, without a token."""
+    """Whether the path may be requested without a token."""
     return path in _OPEN_PATHS or path.startswith(("/livez/", "/readyz/", "/healthz/"))
 
 
 async def serve_non_resource(call: Call, send: Send, settings: ApiServerSettings, parts: list[str]) -> None:
-    """Answer a GET of the path whose `parts` these are. Raises NotFound, Forbidden, NotAcceptable."""
+    """Answer a GET of the path split into `parts`. Raises NotFound, Forbidden, NotAcceptable."""
     head, rest = (parts[0], parts[1:]) if parts else ("", [])
     is_health = head in _HEALTH_ENDPOINTS
     if call.path not in _OPEN_PATHS and not is_health:
@@ -51,7 +51,7 @@ async def serve_non_resource(call: Call, send: Send, settings: ApiServerSettings
 
 async def _serve_health(call: Call, send: Send, endpoint: str, *, is_ready: bool) -> None:
     text = f"[+]ping ok\n[+]etcd ok\n{endpoint} check passed\n" if "verbose" in call.query else "ok"
-    if not is_ready:  # anybody may ask: no path and no reason
+    if not is_ready:  # without details, because no token is needed
         text = f"[+]ping ok\n[-]etcd failed: the disk refused the last write, the server's log says why\n{endpoint} check failed\n"
     await answer(send, text.encode(), code=200 if is_ready else 500, media=_TEXT)
 

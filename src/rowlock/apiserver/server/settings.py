@@ -1,4 +1,4 @@
-"""What the API server is told at its start."""
+"""The settings of the API server."""
 
 from __future__ import annotations
 
@@ -28,31 +28,31 @@ class RequestObserver(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ApiServerSettings:
-    """Who may come in: the owner's token, and others by value; what the server calls itself."""
+    """Settings of the API server. `token`: the owner's; `tokens`: static tokens of other users; `address`: for discovery."""
 
     token: str = ""
     tokens: Mapping[str, User] = field(default_factory=dict)
     owner_loopback_only: bool = False
-    """The owner's token is accepted on loopback only; other users have tokens of their own."""
+    """The owner's token is accepted on loopback only."""
     address: str = "127.0.0.1"
     body_limit: int = requests.BODY_LIMIT
     watch_limit: int = 5_000
     """Watches, followed logs and sessions in pods that one user may have at once."""
     service_accounts: ServiceAccountTokens | None = None
-    """Who makes and knows the tokens of service accounts; None where there are none."""
+    """Issues and verifies tokens of service accounts; None if there are none."""
     access_tokens: AccessTokens | None = None
-    """Who logs applications in; it knows the tokens of service accounts, too."""
+    """Issues and verifies access tokens; it also verifies tokens of service accounts."""
     id_tokens: IdTokens | None = None
-    """Knows the tokens of an identity provider; None where none is configured."""
+    """Verifies tokens of an identity provider; None if none is configured."""
     is_ready: Callable[[], bool] = lambda: True
     observer: RequestObserver | None = None
     audit: Audit | None = None
     render_metrics: RenderMetrics | None = None
-    """Who answers `/metrics`; nobody does where it is None."""
+    """Renders `/metrics`; None = the path does not exist."""
 
     @property
     def find_token_user(self) -> Callable[[str], User | None] | None:
-        """Whose a signed token is; None where there are none."""
+        """A function that returns the user of a signed token; None if no such tokens are configured."""
         tokens, id_tokens = self.access_tokens or self.service_accounts, self.id_tokens
         find_own = tokens.find_user if tokens else None
         if id_tokens is None or find_own is None:

@@ -1,4 +1,4 @@
-"""The beginning of exec, attach and port-forward: which of them in which protocol."""
+"""Starts exec, attach and port-forward sessions: negotiates the protocol and dispatches."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from rowlock.objects import Object
 
 
 async def serve_pod_stream(scope: Scope, receive: Receive, send: Send, runtime: StreamingRuntime, pod: Object) -> None:
-    """Serves one websocket, or one connection that is to be upgraded to SPDY/3.1, to its end. Raises ApiError before the
-    handshake is done."""
+    """Serve one websocket, or one connection to be upgraded to SPDY/3.1, until it ends. Raises ApiError before the
+    handshake."""
     forwards, upgrades = scope["path"].rstrip("/").endswith("/portforward"), scope["type"] == "http"
     if forwards and (phase := objects.phase(pod)) != "Running":
         raise BadRequest(f"unable to forward port because pod is not running. Current status={phase}")
@@ -45,7 +45,7 @@ async def serve_pod_stream(scope: Scope, receive: Receive, send: Send, runtime: 
     except OSError:
         if not upgrades:
             raise
-    finally:  # an upgraded connection is ours: nobody else would hear that its client has gone
+    finally:  # the HTTP server no longer handles an upgraded connection, so close it here
         if upgrades:
             connection.finish()
 

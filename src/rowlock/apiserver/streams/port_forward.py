@@ -1,11 +1,11 @@
-"""port-forward: TCP connections into a pod over one websocket, in the two forms that clients use.
+"""port-forward: TCP connections into a pod over one websocket, in the protocols that clients use.
 
     SPDY/3.1+portforward.k8s.io    kubectl: any number of connections, each a pair of streams (`spdy.py`)
     v4.channel.k8s.io              the Python client: one connection per port of the query, a pair of channels each
     none                           kr8s: the same
-    v5.channel.k8s.io              `rowlock port-forward`: the same, and either side may say that it has no more
+    v5.channel.k8s.io              `rowlock port-forward`: the same, and either side may half-close
 
-A connection whose pod takes nothing holds at most a few pieces in memory; then the client waits.
+A connection whose pod does not read holds at most `MAX_QUEUED_PIECES` in memory; then the client has to wait.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from rowlock.objects import Object
 TUNNEL_PROTOCOL = "SPDY/3.1+portforward.k8s.io"
 CHUNK_SIZE = 1 << 15
 MAX_QUEUED_PIECES = 32
-"""How many messages wait for a pod that does not take them."""
+"""The most messages that wait for a pod that does not read."""
 MAX_CONNECTIONS = 512
-"""At a time through one websocket."""
+"""The most connections at a time through one websocket."""
 
 SendPiece = Callable[[bytes], Awaitable[None]]
 
 
 class ForwardedConnection:
-    """One TCP connection into a pod. `feed_data` gives it the client's bytes, b"" when no more come."""
+    """One TCP connection into a pod. `feed_data` passes it the client's bytes; b"" = end of data."""
 
     def __init__(self, streaming_runtime: StreamingRuntime, pod: Object, port: int) -> None:
         self._streaming_runtime, self._pod_key, self._port = streaming_runtime, objects.key(pod), port
@@ -43,11 +43,11 @@ class ForwardedConnection:
         self._pieces: asyncio.Queue[bytes] = asyncio.Queue(MAX_QUEUED_PIECES)
 
     async def feed_data(self, piece: bytes) -> None:
-        """Waits while the pod takes nothing."""
+        """Queue data for the pod; waits while the queue is full."""
         await self._pieces.put(piece)
 
     async def run(self, send_piece: SendPiece) -> str:
-        """Copies both ways until the pod closes; a sentence when there is nobody to connect to."""
+        """Copy in both directions until the pod closes; return an error message, or ""."""
         try:
             connection = await self._streaming_runtime.dial(self._pod_key, self._port)
         except (ApiError, OSError, TimeoutError) as error:
@@ -68,12 +68,12 @@ class ForwardedConnection:
         return ""
 
     async def _send(self, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(OSError):  # its end is seen by who reads
+        with contextlib.suppress(OSError):  # the reading side detects that the connection has ended
             while piece := await self._pieces.get():
                 writer.write(piece)
                 await writer.drain()
             writer.write_eof()
-        while True:  # whatever comes now goes nowhere
+        while True:  # discard further data
             await self._pieces.get()
 
     def _error_message(self, error: Exception) -> str:
@@ -90,14 +90,14 @@ def _failure_message(error: Exception, port: int) -> str:
 
 
 class Tunnel:
-    """kubectl's form: SPDY frames in binary messages."""
+    """kubectl's protocol: SPDY frames in binary messages."""
 
     def __init__(self, receive: Receive, send: Send, streaming_runtime: StreamingRuntime, pod: Object) -> None:
         self._send = send
         self._streaming_runtime, self._pod = streaming_runtime, pod
         self._spdy = spdy.SpdyConnection(receive, send)
         self._error_streams: dict[str, int] = {}
-        """Connection → the stream for what goes wrong, until its data stream is there."""
+        """`requestid` of a connection → its error stream, until its data stream is opened."""
         self._connections: dict[int, tuple[ForwardedConnection, asyncio.Task[None]]] = {}
 
     async def run(self) -> None:
@@ -132,7 +132,7 @@ class Tunnel:
             self._connections.pop(frame.stream)[1].cancel()
 
     async def _open_stream(self, stream: int, headers: Mapping[str, str]) -> None:
-        """A connection is a stream for errors and one for data, with the same `requestid`."""
+        """Accept or refuse a stream. A connection is an error stream and a data stream with the same `requestid`."""
         kind, port = headers.get("streamtype"), headers.get("port", "")
         request_id = headers.get("requestid") or port
         accepted = kind in ("error", "data") and objects.is_digits(port) and 0 < int(port) < 65536
@@ -148,7 +148,7 @@ class Tunnel:
         self._connections[stream] = connection, task
 
     async def _run_connection(self, connection: ForwardedConnection, stream: int, error_stream: int) -> None:
-        with contextlib.suppress(OSError):  # the client has gone
+        with contextlib.suppress(OSError):  # the client has disconnected
             sentence = await connection.run(lambda piece: self._spdy.send(spdy.encode_data(stream, piece)))
             if error_stream:
                 await self._spdy.send(spdy.encode_data(error_stream, sentence.encode(), last=True))
@@ -159,7 +159,7 @@ class Tunnel:
 async def serve_channels(
     query: bytes, socket: WebSocketChannels, streaming_runtime: StreamingRuntime, pod: Object
 ) -> None:
-    """The Python client's form: channels 2i (data) and 2i+1 (errors), each begun by its port in two bytes."""
+    """The Python client's protocol: channels 2i (data) and 2i+1 (errors), each beginning with its port in two bytes."""
     ports = ports_of(query)
     await socket.accept()
     connections = [ForwardedConnection(streaming_runtime, pod, port) for port in ports]
@@ -201,7 +201,7 @@ async def _listen(socket: WebSocketChannels, connections: list[ForwardedConnecti
 
 
 def ports_of(query: bytes) -> list[int]:
-    """The ports of the query. Raises BadRequest."""
+    """The ports in the query. Raises BadRequest."""
     port_texts = [part for k, v in parse_qsl(query.decode("latin-1")) if k == "ports" for part in v.split(",")]
     if not port_texts:
         raise BadRequest('query parameter "ports" is required')

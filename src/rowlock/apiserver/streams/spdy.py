@@ -1,8 +1,8 @@
-"""SPDY/3.1, as much as Kubernetes' clients need: streams in one connection, opened by the client.
+"""The part of SPDY/3.1 that Kubernetes' clients need: streams in one connection, opened by the client.
 
-kubectl speaks it inside a websocket (`SPDY/3.1+portforward.k8s.io`). The layout is that of the SPDY draft 3.1; header
-blocks are compressed with one zlib context per direction, begun with the draft's dictionary. No flow control: client-go
-has none.
+kubectl uses it inside a websocket (`SPDY/3.1+portforward.k8s.io`). The layout is that of the SPDY draft 3.1; header
+blocks are compressed with one zlib context per direction, initialised with the draft's dictionary. No flow control:
+client-go has none.
 """
 
 from __future__ import annotations
@@ -16,34 +16,34 @@ from importlib import resources
 from starlette.types import Receive, Send
 
 MAX_FRAME_BYTES = 4 << 20
-"""Bytes in one frame that are accepted."""
+"""The largest frame that is accepted, in bytes."""
 _MAX_HEADER_BYTES = 64 << 10
 DATA, SYN_STREAM, SYN_REPLY, RST_STREAM, PING, GOAWAY, HEADERS = 0, 1, 2, 3, 6, 7, 8
 _FIN = 1
 *_WORDS, _REST = resources.files(__package__).joinpath("spdy_dictionary.txt").read_bytes().splitlines()
 DICTIONARY = b"".join(struct.pack(">I", len(word)) + word for word in _WORDS) + _REST
-"""What both sides' compression begins with: known words with their lengths, then known values."""
+"""The initial zlib dictionary of both sides: known words with their lengths, then known values."""
 
 
 class SpdyError(Exception):
-    """What came is not SPDY/3.1."""
+    """The received data is not valid SPDY/3.1."""
 
 
 @dataclass(frozen=True, slots=True)
 class SpdyFrame:
-    """What the client says on a stream; of a PING `stream` is the number that the answer repeats."""
+    """A frame from the client; in a PING, `stream` is the number that the answer repeats."""
 
     kind: int
     stream: int = 0
     data: bytes = b""
     last: bool = False
-    """No more data comes."""
+    """It is the last data on the stream."""
     headers: Mapping[str, str] = field(default_factory=dict)
-    """Of a SYN_STREAM."""
+    """The headers of a SYN_STREAM."""
 
 
 class Framer:
-    """The server's half of a connection."""
+    """Encodes and decodes frames for the server's side of a connection."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
@@ -51,7 +51,7 @@ class Framer:
         self._compressor = zlib.compressobj(zdict=DICTIONARY)
 
     def parse_frames(self, data: bytes) -> Iterator[SpdyFrame]:
-        """What the bytes say. Raises SpdyError."""
+        """Add received bytes and return the frames that are complete. Raises SpdyError."""
         self._buffer += data
         while len(self._buffer) >= 8:
             first, second = struct.unpack_from(">II", self._buffer)
@@ -81,7 +81,7 @@ class Framer:
         elif kind in (RST_STREAM, PING, GOAWAY):
             yield SpdyFrame(kind, stream if kind == PING else stream & 0x7FFFFFFF)
         elif kind == HEADERS:
-            self._parse_headers(body[4:])  # says nothing to us, but the compression goes on through it
+            self._parse_headers(body[4:])  # ignored, but decompression must process it to stay in sync
 
     def _parse_headers(self, block: bytes) -> dict[str, str]:
         plain = self._decompressor.decompress(block, _MAX_HEADER_BYTES)
@@ -100,12 +100,12 @@ class Framer:
 
 
 def encode_data(stream: int, piece: bytes, *, last: bool = False) -> bytes:
-    """Bytes on a stream."""
+    """A data frame."""
     return struct.pack(">II", stream, (_FIN if last else 0) << 24 | len(piece)) + piece
 
 
 def encode_rst_stream(stream: int) -> bytes:
-    """The stream is refused: a protocol error."""
+    """A frame that refuses a stream with PROTOCOL_ERROR."""
     return _control_frame(RST_STREAM, struct.pack(">II", stream, 1))
 
 
@@ -119,13 +119,13 @@ def _control_frame(kind: int, body: bytes) -> bytes:
 
 
 class SpdyConnection:
-    """Frames over the two ends of an ASGI websocket, whose messages are pieces of the byte stream."""
+    """SPDY over `receive` and `send` of an ASGI websocket, whose messages are parts of the byte stream."""
 
     def __init__(self, receive: Receive, send: Send) -> None:
         self._receive, self._send, self._framer = receive, send, Framer()
 
     async def receive(self) -> list[SpdyFrame] | None:
-        """The frames of the next piece, without the pings, which are answered; None when the client has gone. Raises
+        """The frames of the next message, without pings, which are answered here; None when the client has disconnected. Raises
         SpdyError."""
         message = await self._receive()
         if message["type"] != "websocket.receive":
@@ -136,9 +136,9 @@ class SpdyConnection:
         return [frame for frame in frames if frame.kind != PING]
 
     async def send(self, frame: bytes) -> None:
-        """Waits while the client takes nothing. Raises OSError when it has gone."""
+        """Send a frame; waits while the client does not read. Raises OSError when it has disconnected."""
         await self._send({"type": "websocket.send", "bytes": frame})
 
     async def answer_open(self, stream: int, *, accepted: bool) -> None:
-        """Accepts or refuses a stream that the client opened."""
+        """Accept or refuse a stream that the client opened."""
         await self.send(self._framer.encode_syn_reply(stream) if accepted else encode_rst_stream(stream))

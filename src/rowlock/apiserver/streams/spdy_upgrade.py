@@ -1,8 +1,8 @@
-"""What older clients of client-go speak instead of websockets: SPDY/3.1 on the connection itself, after an HTTP upgrade.
+"""SPDY/3.1 on the connection itself after an HTTP upgrade, which older client-go clients use instead of websockets.
 
-`UpgradedConnection` makes the raw connection look like a websocket whose messages are pieces of the byte stream, so port-forward
-is served by the same code as inside a websocket. `SpdyChannels` does for exec and attach what `WebSocketChannels` does: a
-channel is a stream whose `streamtype` header says which.
+`UpgradedConnection` presents the raw connection as a websocket whose messages are parts of the byte stream, so port-forward
+uses the same code as inside a websocket. `SpdyChannels` is the counterpart of `WebSocketChannels` for exec and attach: the
+`streamtype` header of a stream names its channel.
 """
 
 from __future__ import annotations
@@ -22,31 +22,31 @@ PROTOCOL = "SPDY/3.1"
 VERSION_HEADER = b"x-stream-protocol-version"
 FORWARD_PROTOCOL = "portforward.k8s.io"
 STREAM_CREATION_TIMEOUT = 30.0
-"""Seconds in which a client opens its streams, as of a real API server."""
+"""Seconds within which a client must open its streams, as on a real API server."""
 GOODBYE_TIMEOUT = 5.0
-"""Seconds that a client has to close the connection after the last word."""
+"""Seconds that a client has to close the connection after the final status."""
 HIGH_WATER = 1 << 18
-"""Bytes that may wait here for who reads them, before the client is made to wait."""
+"""Received bytes that are buffered before reading from the client pauses."""
 _STREAM_TYPES = {"error": ERROR, "stdin": STDIN, "stdout": STDOUT, "stderr": STDERR, "resize": RESIZE}
 
 
 class UpgradedConnection:
-    """The connection after its upgrade, with the two ends of an ASGI websocket."""
+    """The connection after its upgrade, with `receive` and `send` of an ASGI websocket."""
 
     def __init__(self, take_over: Callable[[asyncio.Protocol], asyncio.Transport], version: str) -> None:
         self._take_over, self._version = take_over, version
-        self._reader = asyncio.StreamReader(HIGH_WATER // 2)  # it pauses the client at twice its limit
+        self._reader = asyncio.StreamReader(HIGH_WATER // 2)  # StreamReader pauses at twice its limit
         self._writer: asyncio.StreamWriter | None = None
 
     async def receive(self) -> dict[str, Any]:
-        """The next piece; a disconnect when the client has gone."""
+        """The next bytes as a websocket message; a disconnect message when the client has disconnected."""
         with contextlib.suppress(OSError):
             if piece := await self._reader.read(HIGH_WATER):
                 return {"type": "websocket.receive", "bytes": piece}
         return {"type": "websocket.disconnect", "code": 1006}
 
     async def send(self, message: Any) -> None:
-        """Accept, send and close, as of a websocket. Raises OSError when the client has gone."""
+        """Handle the websocket messages accept, send and close. Raises OSError when the client has disconnected."""
         if message["type"] == "websocket.accept":
             protocol = asyncio.StreamReaderProtocol(self._reader)
             transport = self._take_over(protocol)
@@ -64,13 +64,13 @@ class UpgradedConnection:
             await self._writer.drain()
 
     def finish(self) -> None:
-        """Whatever happened: nothing stays open."""
+        """Close the connection, if it is open."""
         if self._writer is not None:
             self._writer.close()
 
 
 class SpdyChannels:
-    """One stream per channel; see `WebSocketChannels` for what each of these is."""
+    """Exec and attach with one SPDY stream per channel; see `WebSocketChannels` for the methods."""
 
     def __init__(self, receive: Receive, send: Send, options: ExecOptions) -> None:
         self._send, self._spdy = send, spdy.SpdyConnection(receive, send)
@@ -86,7 +86,7 @@ class SpdyChannels:
         self._partial_size = b""
 
     async def accept(self) -> None:
-        """The upgrade, and every stream that is needed."""
+        """Upgrade, and wait until the client has opened every stream that is needed."""
         await self._send({"type": "websocket.accept"})
         async with asyncio.timeout(STREAM_CREATION_TIMEOUT):
             while self._awaited:
@@ -112,7 +112,7 @@ class SpdyChannels:
                     self._events.clear()
 
     async def _read(self) -> bool:
-        """One piece of the client's; False when it has gone."""
+        """Process one message of the client; False when it has disconnected."""
         try:
             frames = await self._spdy.receive()
         except spdy.SpdyError:
@@ -129,7 +129,7 @@ class SpdyChannels:
         return frames is not None
 
     def _queue_input(self, channel: int, frame: spdy.SpdyFrame) -> None:
-        if channel == RESIZE:  # one size after the other, cut anywhere
+        if channel == RESIZE:  # consecutive JSON objects, split anywhere
             *sizes, self._partial_size = (self._partial_size + frame.data).replace(b"}", b"}\n").split(b"\n")
             self._events += [(RESIZE, size) for size in sizes if size.strip()]
         elif channel == STDIN:
@@ -140,6 +140,6 @@ class SpdyChannels:
 
 
 def offered_protocols(scope: Scope) -> list[str]:
-    """What the client can speak inside SPDY."""
+    """The subprotocols that the client offers for SPDY."""
     headers = [value.decode("latin-1") for name, value in scope["headers"] if name == VERSION_HEADER]
     return [word.strip() for header in headers for word in header.split(",")]

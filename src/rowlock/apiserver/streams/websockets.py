@@ -1,8 +1,8 @@
-"""exec, attach and port-forward: websockets as Kubernetes speaks them.
+"""exec, attach and port-forward over websockets with Kubernetes' channel protocol.
 
-Every message is a channel number and bytes: 0 stdin, 1 stdout, 2 stderr, 3 how it ended (a Status), 4 the terminal's
-size; with `v5.channel.k8s.io` 255 says that a channel is closed, which is how kubectl ends stdin. What a program
-prints is read only as fast as the client takes it. When the client goes, the program is stopped.
+Every message is a channel number and bytes: 0 stdin, 1 stdout, 2 stderr, 3 the final Status, 4 the terminal's
+size; in `v5.channel.k8s.io` 255 closes a channel, which is how kubectl ends stdin. A program's output is
+read only as fast as the client takes it. When the client disconnects, the program is stopped.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from rowlock.objects import Key, Object
 
 STDIN, STDOUT, STDERR, ERROR, RESIZE, CLOSE = 0, 1, 2, 3, 4, 255
 V5, V4, NO_PROTOCOL = "v5.channel.k8s.io", "v4.channel.k8s.io", ""
-"""NO_PROTOCOL is for clients that name no protocol: the same channels, what goes wrong as plain text."""
+"""NO_PROTOCOL is for clients that name no protocol: the same channels, with errors as plain text."""
 _SUCCESS = {"metadata": {}, "status": "Success"}
 
 
 class ExecSession(Protocol):
-    """A program in a container that a client talks to; the kubelet's is `ProcessSession`."""
+    """A program in a container with a connected client; implemented by the kubelet's `ProcessSession`."""
 
     @property
     def channels(self) -> tuple[int, ...]: ...
@@ -49,7 +49,7 @@ class ExecSession(Protocol):
 
 
 class StreamingRuntime(Protocol):
-    """The way into running pods; the kubelet's is `StreamingServer`."""
+    """Opens sessions in running pods; implemented by the kubelet's `StreamingServer`."""
 
     async def exec(
         self, key: Key, container: str, argv: list[str], *, tty: bool = False, stdin: bool = False
@@ -73,7 +73,7 @@ class ExecOptions:
     stderr: bool = False
     tty: bool = False
     logs: bool = False
-    """Of attach: what the program has printed so far comes first. Rowlock's own, under the name that Docker's API has."""
+    """Attach only: send the program's earlier output first. An extension of rowlock, named as in Docker's API."""
 
 
 _FLAG_PARAMETERS = ("stdin", "stdout", "stderr", "tty", "logs")
@@ -81,7 +81,7 @@ _EXEC_PARAMETERS = frozenset({"container", "command", *_FLAG_PARAMETERS})
 
 
 def parse_exec_options(query: bytes) -> ExecOptions:
-    """Raises BadRequest for what is not understood."""
+    """Parse the query of an exec or attach request. Raises BadRequest."""
     pairs = parse_qsl(query.decode("latin-1"), keep_blank_values=True)
     single = {k: v for k, v in pairs if k != "command"}
     for name in single:
@@ -96,7 +96,7 @@ def parse_exec_options(query: bytes) -> ExecOptions:
 
 
 class WebSocketChannels:
-    """An accepted websocket: messages with a channel number in front."""
+    """A websocket whose messages begin with a channel number."""
 
     def __init__(self, receive: Receive, send: Send, version: str) -> None:
         self._receive, self._send, self._version = receive, send, version
@@ -105,11 +105,11 @@ class WebSocketChannels:
         await self._send({"type": "websocket.accept", "subprotocol": self._version or None})
 
     async def send(self, channel: int, data: bytes) -> None:
-        """Waits while the client takes nothing."""
+        """Send data on a channel; waits while the client does not read."""
         await self._send({"type": "websocket.send", "bytes": bytes((channel,)) + data})
 
     async def receive(self) -> tuple[int, bytes] | None:
-        """Channel and bytes; None when the client has gone."""
+        """The next channel and bytes; None when the client has disconnected."""
         while True:
             message = await self._receive()
             if message["type"] == "websocket.disconnect":
@@ -121,7 +121,7 @@ class WebSocketChannels:
                     return data[0], data[1:]
 
     async def finish(self, status: dict[str, Any]) -> None:
-        """The last word, and goodbye."""
+        """Send the final status and close."""
         if self._version:
             await self.send(ERROR, encode(status))
         elif status["status"] != "Success":
@@ -133,7 +133,7 @@ class WebSocketChannels:
 
 
 class Channels(Protocol):
-    """The client's end, in whatever way it speaks."""
+    """The channels to the client, over a websocket or SPDY."""
 
     async def accept(self) -> None: ...
 
@@ -147,7 +147,7 @@ class Channels(Protocol):
 def open_session(
     path: str, runtime: StreamingRuntime, pod: Object, options: ExecOptions
 ) -> Coroutine[Any, Any, ExecSession]:
-    """A program in a container, or the container's own. Raises BadRequest."""
+    """A coroutine that opens an exec or attach session. Raises BadRequest without a command for exec."""
     container = options.container or pod["spec"]["containers"][0]["name"]
     if path.rstrip("/").endswith("/attach"):
         return runtime.attach(objects.key(pod), container, tty=options.tty, stdin=options.stdin, logs=options.logs)
@@ -163,13 +163,13 @@ async def serve_session(
     *,
     errors_in_stream: bool = False,
 ) -> None:
-    """From the handshake to the end. With `errors_in_stream` the client is told inside that no pod runs here."""
+    """Serve a session from the handshake to its end. `errors_in_stream`: report a failure to open it inside the stream."""
     try:
         session = await opening
     except ApiError as error:
         if not errors_in_stream:
             raise
-        await channels.accept()  # newer clients learn it inside
+        await channels.accept()  # v5 clients expect the error inside the stream
         return await channels.finish(_internal_error_status(f"unable to upgrade connection: {error.message}"))
     try:
         await channels.accept()
@@ -186,7 +186,7 @@ async def _run_session(channels: Channels, session: ExecSession, options: ExecOp
     try:
         await asyncio.wait({input_task, exit_task}, return_when=asyncio.FIRST_COMPLETED)
         if exit_task.done():
-            input_task.cancel()  # from now on `finish` is the one who listens
+            input_task.cancel()  # from now on `finish` receives
             await asyncio.gather(input_task, return_exceptions=True)
             await channels.finish(_exit_status(*exit_task.result()))
     finally:
@@ -196,7 +196,7 @@ async def _run_session(channels: Channels, session: ExecSession, options: ExecOp
 
 
 async def _wait_outcome(session: ExecSession, output_tasks: list[asyncio.Task[None]]) -> tuple[int, str]:
-    """How it ended, once everything that it printed is on its way."""
+    """The exit code and message, after all output has been sent."""
     outcome = await session.wait_exit()
     await asyncio.gather(*output_tasks)
     return outcome
@@ -206,11 +206,11 @@ async def _copy_output(channels: Channels, session: ExecSession, channel: int, r
     while data := await session.read(channel):
         if requested:
             await channels.send(channel, data)
-        await asyncio.sleep(0)  # a program that prints without end leaves others their turn
+        await asyncio.sleep(0)  # a program that prints endlessly must not block the event loop
 
 
 async def _handle_input(channels: Channels, session: ExecSession, options: ExecOptions) -> None:
-    """What the client says, until it goes."""
+    """Handle the client's messages until it disconnects."""
     while (message := await channels.receive()) is not None:
         channel, data = message
         if channel == STDIN and options.stdin:
@@ -218,13 +218,13 @@ async def _handle_input(channels: Channels, session: ExecSession, options: ExecO
         elif channel == CLOSE and data[:1] == bytes((STDIN,)):
             session.finish_input()
         elif channel == RESIZE and options.tty:
-            with contextlib.suppress(msgspec.MsgspecError):  # a size that cannot be read changes nothing
+            with contextlib.suppress(msgspec.MsgspecError):  # ignore an invalid size
                 size = msgspec.json.decode(data, type=TerminalSize)
                 session.resize(size.Width, size.Height)
 
 
 class TerminalSize(msgspec.Struct):
-    """A terminal's, in characters."""
+    """The size of a terminal in characters."""
 
     Width: int
     Height: int

@@ -1,4 +1,4 @@
-"""The rules of batch/v1 Jobs, which `training/batch_job/admission` has, as words of `rules.txt`. Pure."""
+"""Makes the rules of batch/v1 Jobs in `training/batch_job/admission` available in `rules.txt`. Pure."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ def batch_job_name(job: dict[str, Any], _: Scope) -> Causes:
 
 
 def job_update_causes(old: Object, new: Object) -> Causes:
-    """What an update of a Job may not change."""
+    """The forbidden changes in an update of a Job."""
     return updates.job_update_causes(old, new, _show)
 
 
 def job_status_causes(old: Object, new: Object) -> list[Cause]:
-    """What a Job's status may not say after the one before."""
+    """The forbidden changes in a status update of a Job."""
     return list(updates.job_status_causes(old, new, _show))

@@ -1,6 +1,6 @@
-"""The rules of containers that concern several fields: environment, mounts, resources, security contexts. Pure.
+"""Rules of containers that concern several fields: environment, mounts, resources, security contexts. Pure.
 
-The others are rows of `rules.txt`. What is wrong in a container is found before a program is started with it.
+The other rules are rows of `rules.txt`.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ _DIVISORS = {
     "memory": (_BYTE_UNITS, "memory"),
     "ephemeral-storage": (_BYTE_UNITS, "local ephemeral storage"),
 }
-"""The units of a resource in a file or variable, and what upstream calls the resource there."""
+"""The allowed divisors of a resource in a file or variable, and upstream's name of the resource in messages."""
 
 
 @rule
 def port(value: int | str, scope: Scope) -> Iterable[Cause]:
-    """A port by its number or by its name."""
+    """A port must be a valid number or name."""
     return port_number(value, scope) if isinstance(value, int) else port_name(value, scope)
 
 
@@ -47,7 +47,7 @@ def no_outer_space(image: str, _: Scope) -> Iterable[Cause]:
 
 @rule
 def init_container(container: dict[str, Any], scope: Scope) -> Iterable[Cause]:
-    """A container that is to end before others begin has neither probes nor hooks."""
+    """An init container that must end before others start has neither probes nor hooks."""
     if container.get("restartPolicy") == "Always":
         return check_struct("Container handlers", container, scope)
     text = "may not be set for init containers without restartPolicy=Always"
@@ -57,7 +57,7 @@ def init_container(container: dict[str, Any], scope: Scope) -> Iterable[Cause]:
 
 @rule
 def shared_host_ports(container: dict[str, Any], scope: Scope) -> Iterable[Cause]:
-    """A port of the node belongs to one of the containers."""
+    """A host port must be used by only one of the containers."""
     return _host_port_causes(container["ports"], scope) if container.get("ports") else ()
 
 
@@ -70,7 +70,7 @@ def _host_port_causes(ports: list[dict[str, Any]], scope: Scope) -> Causes:
 
 @rule
 def own_host_ports(container: dict[str, Any], scope: Scope) -> Iterable[Cause]:
-    """Those that run before the containers are alone with theirs."""
+    """Host ports of init containers conflict only within the same container."""
     return shared_host_ports(container, Scope(container, scope))
 
 
@@ -108,7 +108,7 @@ def _one_source_causes(source: dict[str, Any], names: tuple[str, ...], path: str
 
 
 def _field_causes(reference: dict[str, Any], allowed: tuple[str, ...], scope: Scope) -> Causes:
-    """A field of the pod itself, as an environment variable or a file."""
+    """Check a fieldRef: a field of the pod as an environment variable or a file."""
     path = reference.get("fieldPath") or ""
     path = "spec.nodeName" if path == "spec.host" else path
     version, subscript = reference.get("apiVersion") or "v1", _split_subscript(path)
@@ -131,7 +131,7 @@ def _field_causes(reference: dict[str, Any], allowed: tuple[str, ...], scope: Sc
 
 
 def _split_subscript(path: str) -> tuple[str, str] | None:
-    """`metadata.labels['KEY']` as the field and the key (SplitMaybeSubscriptedPath); None for a field alone."""
+    """Split `metadata.labels['KEY']` into field and key (SplitMaybeSubscriptedPath); None without a subscript."""
     field, found, key = path.removesuffix("']").partition("['")
     return (field, key) if field and found and path.endswith("']") else None
 
@@ -141,9 +141,9 @@ _MAP_PATHS = ("metadata.annotations", "metadata.labels")
 _ENV_PATHS = (*_IDENTITY_PATHS, "spec.nodeName", "spec.serviceAccountName",
               "status.hostIP", "status.hostIPs", "status.podIP", "status.podIPs")  # fmt: skip
 _VOLUME_PATHS = (*_MAP_PATHS, *_IDENTITY_PATHS)
-"""Fields of the pod itself that an environment variable, a file may show; one label or annotation besides."""
+"""Fields that environment variables and files may refer to, besides a single label or annotation."""
 _OTHER_PATHS = ("spec.restartPolicy", "spec.schedulerName", "status.phase")
-"""… that are known for other purposes."""
+"""Known fields that neither may refer to."""
 
 
 @rule
@@ -158,7 +158,7 @@ def volume_field(reference: dict[str, Any], scope: Scope) -> Causes:
 
 @rule
 def env_resource(reference: dict[str, Any], _: Scope) -> Causes:
-    """A container's resource as an environment variable."""
+    """Check a resourceFieldRef in an environment variable."""
     resource, divisor = reference.get("resource") or "", reference.get("divisor", "0")
     if not resource:
         yield required_value(".resource")
@@ -173,7 +173,7 @@ def env_resource(reference: dict[str, Any], _: Scope) -> Causes:
 
 @rule
 def volume_resource(reference: dict[str, Any], scope: Scope) -> Causes:
-    """The same as a file, which must name its container."""
+    """Check a resourceFieldRef in a file, which must name its container."""
     if not reference.get("containerName"):
         yield required_value(".containerName")
     named = reference.get("containerName")
@@ -200,7 +200,7 @@ def device_volume(name: str, scope: Scope) -> Causes:
 
 @rule
 def relative_path(path: str, scope: Scope) -> Causes:
-    """A path that must stay inside its volume."""
+    """A path must be relative and stay inside its volume."""
     if path.startswith("/"):
         yield invalid_value("", path, "must be a relative path")
     yield from no_backsteps(path, scope)
@@ -279,7 +279,7 @@ def app_armor_localhost(profile: dict[str, Any], _: Scope) -> Iterable[Cause]:
 
 
 def _localhost_causes(profile: dict[str, Any], title: str, shown: Any) -> Causes:
-    """A profile of the node is named where, and only where, the profile is one of the node."""
+    """`localhostProfile` must be set if, and only if, the profile's type is Localhost."""
     kind, name = profile.get("type"), profile.get("localhostProfile")
     if kind == "Localhost" and name is None:
         yield required_value(".localhostProfile", f"must be set when {title} type is Localhost")

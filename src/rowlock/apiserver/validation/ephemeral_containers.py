@@ -1,6 +1,6 @@
-"""The rules of ephemeral containers, which `kubectl debug` adds to a pod that runs: pure.
+"""Rules of ephemeral containers, which `kubectl debug` adds to a running pod. Pure.
 
-They are for debugging, and the pod must not depend on them: no ports, probes, hooks or resources. Existing ones cannot
+They are for debugging only, so they have no ports, probes, hooks or resources. Existing ones cannot
 be changed or removed.
 """
 
@@ -17,7 +17,7 @@ from rowlock.objects import Object
 
 @rule
 def ephemeral_container(container: dict[str, Any], scope: Scope) -> Causes:
-    """One of a pod's; `scope` is the pod's spec."""
+    """Check one ephemeral container; `scope` is the pod's spec."""
     yield from check_struct("Container", container, scope)
     if "other containers" not in scope.notes:
         scope.notes["other containers"] = _other_names(scope.struct)
@@ -31,12 +31,12 @@ def ephemeral_container(container: dict[str, Any], scope: Scope) -> Causes:
 
 
 def _other_names(spec: dict[str, Any]) -> set[str]:
-    """Of the containers that are not ephemeral."""
+    """The names of the containers that are not ephemeral."""
     return {c.get("name") or "" for field in ("containers", "initContainers") for c in spec.get(field) or ()}
 
 
 def ephemeral_update_causes(old: Object, new: Object) -> list[Cause]:
-    """What the subresource `ephemeralcontainers` may not change: those that are there."""
+    """Causes for changed or removed existing containers in an update of the subresource `ephemeralcontainers`."""
     before, after = ((pod.get("spec") or {}).get("ephemeralContainers") or () for pod in (old, new))
     kept = {container.get("name"): container for container in after}
     field, causes = "spec.ephemeralContainers", []

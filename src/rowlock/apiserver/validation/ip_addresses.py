@@ -1,4 +1,4 @@
-"""IP addresses as the real API server reads them: leniently, where a later one will not. Pure."""
+"""Parses IP addresses as leniently as the real API server does. Pure."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import re
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 _LEADING_ZEROS = re.compile(r"(?<![\w:])0+(?=\d)")
-"""`010` is ten here, as it always was to Kubernetes, and not eight."""
+"""Leading zeros are ignored, as in Kubernetes: `010` is ten, not eight."""
 
 
 def parse_ip(text: str) -> Address | None:
-    """The address that a text means; None for one that is none."""
+    """The parsed address (IPv4-mapped IPv6 as IPv4); None if it is invalid."""
     try:
         ip = ipaddress.ip_address(_LEADING_ZEROS.sub("", text) if "." in text else text)
     except ValueError:
@@ -21,12 +21,12 @@ def parse_ip(text: str) -> Address | None:
 
 
 def ip_problems(text: str) -> list[str]:
-    """What is wrong with an address, of either family."""
+    """What is wrong with an IPv4 or IPv6 address."""
     return [] if parse_ip(text) else ["must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"]
 
 
 def non_special_ip_problems(text: str) -> list[str]:
-    """What is wrong with an address that is to mean the same to every machine."""
+    """What is wrong with an address that must be neither unspecified, loopback nor link-local."""
     ip = parse_ip(text)
     if ip is None:
         return ip_problems(text)

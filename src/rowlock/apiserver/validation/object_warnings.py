@@ -1,7 +1,7 @@
-"""What a real API server warns of in an object, and takes all the same: kubectl prints it. Pure.
+"""Warnings about objects that are accepted, as from a real API server; kubectl prints them. Pure.
 
-Every write is warned of, not only the first: labelling a Secret repeats the warning about its certificate. Pods (`pod_warnings.py`)
-are the exception: hardly anybody writes them by hand, and they are written often. The rows are in `rules.txt`.
+Every write repeats them, not only the first: labelling a Secret repeats the warning about its certificate. Pods (`pod_warnings.py`)
+are the exception: they are seldom written by hand, but updated often. The rows are in `rules.txt`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from rowlock.objects import Object
 
 
 def warnings(kind: Kind, obj: Object, *, created: bool) -> list[str]:
-    """Of an object as it is about to be stored; `created`: it is made, not changed."""
+    """The warnings about an object that is about to be stored; `created`: it is new."""
     if kind.custom or (kind is kinds.POD and not created):
         return []
     name = rows_name(types.type_name(kind.group, kind.version, kind.name))
@@ -78,12 +78,12 @@ def key_pair(secret: Object, _: Scope) -> Causes:
 
 # ---------------------------------------------------------------- certificates and their keys
 
-# A body ends at the first five dashes, so that a text full of beginnings is not read anew from each of them.
+# A body ends at the first five dashes, so that matching a text full of BEGIN lines takes linear time.
 _PEM_BLOCK = re.compile(rb"-----BEGIN ([^-\n]+)-----\r?\n(?:[^-]|-(?!----))*-----END \1-----\r?\n?")
 
 
 def _key_pair_problem(certificate: bytes, key: bytes) -> str:
-    """Why Go would not serve TLS with them, in its words; "" when it would."""
+    """Go's error message for an invalid certificate and key; "" if they are a valid pair."""
     certificates, others = _split_pem_blocks(certificate, lambda sort: sort == "CERTIFICATE")
     if not certificates:
         if not others:
@@ -103,7 +103,7 @@ def _key_pair_problem(certificate: bytes, key: bytes) -> str:
 
 
 def _split_pem_blocks(text: bytes, is_wanted: Callable[[str], bool]) -> tuple[list[bytes], list[str]]:
-    """The PEM blocks that are wanted, and the sorts of the others."""
+    """The PEM blocks of the wanted types, and the types of the others."""
     matching, others = [], []
     for block in _PEM_BLOCK.finditer(text):
         sort = block[1].decode(errors="replace")
@@ -119,7 +119,7 @@ def _skipped_types_text(sorts: list[str]) -> str:
 
 
 def _key_mismatch(certificate: bytes, key: bytes) -> str:
-    from cryptography import x509  # here: a server that never sees a TLS Secret does not load it for this
+    from cryptography import x509  # late: only needed once a TLS Secret is written
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
@@ -131,7 +131,7 @@ def _key_mismatch(certificate: bytes, key: bytes) -> str:
         return "tls: unknown public key algorithm"
     try:
         private: Any = load_pem_private_key(key, password=None).public_key()
-    except (ValueError, TypeError, UnsupportedAlgorithm):  # TypeError: one that is locked with a password
+    except (ValueError, TypeError, UnsupportedAlgorithm):  # TypeError: the key needs a password
         return "tls: failed to parse private key"
     if type(private) is not type(public):
         return "tls: private key type does not match public key type"

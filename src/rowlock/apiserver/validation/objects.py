@@ -1,7 +1,7 @@
-"""What every object must satisfy: names, labels, annotations, owners; and what each built-in kind adds.
+"""Validation of every object (names, labels, annotations, owners) and of each built-in kind.
 
-A kind's rules are the rows of its type in `rules.txt`: `Pod`, `Pod new` for a create, `Pod status` for its status. What
-may not change stands in `_UPDATE_RULES`. Pure.
+A kind's rules are the rows of its type in `rules.txt`: `Pod`, `Pod new` for a create, `Pod status` for its status.
+Immutable fields are in `_UPDATE_RULES`. Pure.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 from rowlock import kinds, objects
 from rowlock.apiserver.schema import json_errors, types
-from rowlock.apiserver.validation import resource_quotas, services, volumes  # noqa: F401  their rules
+from rowlock.apiserver.validation import resource_quotas, services, volumes  # noqa: F401  registers rules
 from rowlock.apiserver.validation.batch_jobs import job_status_causes, job_update_causes
 from rowlock.apiserver.validation.ephemeral_containers import ephemeral_update_causes
 from rowlock.apiserver.validation.pods import pod_update_causes
@@ -50,13 +50,13 @@ _DELETION_META = ("deletionTimestamp", "deletionGracePeriodSeconds")
 
 
 def object_causes(kind: Kind, obj: Object, stage: str = "") -> list[Cause]:
-    """What the rows of a built-in kind find; `stage` is "new" for what only a create is asked, "status" for a status."""
+    """The causes from the rows of a built-in kind; `stage`: "new" for the rules of creates only, "status" for a status."""
     name = rows_name(types.type_name(kind.group, kind.version, kind.name))
     return validate(f"{name} {stage}" if stage else name, obj)
 
 
 def status_update_causes(kind: Kind, old: Object, new: Object) -> list[Cause]:
-    """What a status of a built-in kind may not say after another one."""
+    """The forbidden changes in a status update of a built-in kind."""
     return job_status_causes(old, new) if kind is kinds.BATCH_JOB else []
 
 
@@ -64,7 +64,7 @@ def status_update_causes(kind: Kind, old: Object, new: Object) -> list[Cause]:
 
 
 def name_problems(kind: Kind, name: str) -> list[str]:
-    """What is wrong with an object's name, by its kind's own alphabet."""
+    """What is wrong with an object's name, by the rules of its kind."""
     if kind in kinds.RBAC:
         return path_segment_problems(name)
     if kind is kinds.NAMESPACE:
@@ -73,7 +73,7 @@ def name_problems(kind: Kind, name: str) -> list[str]:
 
 
 def meta_causes(kind: Kind, obj: Object) -> list[Cause]:
-    """Rules of `metadata`, in the real server's order."""
+    """The causes from the rules of `metadata`, in the real server's order."""
     meta = obj.get("metadata") or {}
     name, prefix, causes = meta.get("name") or "", meta.get("generateName"), []
     if prefix:
@@ -118,10 +118,10 @@ def are_finalizers(names: list[str]) -> bool:
 
 
 def meta_update_causes(old: Object, new: Object) -> list[Cause]:
-    """What of `metadata` nobody may change. (A real server asks so of all objects, and of each kind again: its causes come twice.)"""
+    """Causes for changed immutable `metadata`. (A real server checks it twice, also per kind, so its causes come twice.)"""
     before, after = old.get("metadata") or {}, new.get("metadata") or {}
     fixed = [key for key in _FIXED_META if key in after and key in before and after[key] != before[key]]
-    fixed += [key for key in _DELETION_META if key in after and after[key] != before.get(key)]  # a delete's to say
+    fixed += [key for key in _DELETION_META if key in after and after[key] != before.get(key)]  # set by deletes
     return [immutable_field(f"metadata.{key}", after[key]) for key in fixed]
 
 
@@ -174,7 +174,7 @@ _REQUIRED_SECRET_KEYS = {
 
 
 def _json_causes(encoded: str, field: str) -> Causes:
-    """Credentials of a registry are a JSON object; what they say is never repeated."""
+    """Registry credentials must be a JSON object. Messages never contain them."""
     text = base64.b64decode(encoded)
     if not (why := json_errors.json_error(text)) and not isinstance(decoded := json.loads(text), dict | None):
         why = json_errors.unmarshal_error(decoded, "an object")
@@ -191,7 +191,7 @@ def one_taint(taint: dict[str, Any], scope: Scope) -> Causes:
 
 @rule
 def event(obj: dict[str, Any], scope: Scope) -> Iterable[Cause]:
-    """An Event with a time of its own is a newer one, of which more is asked."""
+    """Check an Event; one with an `eventTime` is a newer Event, with stricter rules."""
     space, namespace = objects.dig(obj, "involvedObject.namespace", ""), objects.namespace(obj)
     newer = bool(obj.get("eventTime"))
     other = space != namespace and (space or namespace != "default")
@@ -265,7 +265,7 @@ Update = Callable[[Object, Object], Iterable[Cause]]
 
 
 def update_causes(kind: Kind, old: Object, new: Object, subresource: str = "") -> list[Cause]:
-    """What an update of a built-in kind may not change."""
+    """The forbidden changes in an update of a built-in kind."""
     if subresource == "ephemeralcontainers":
         return ephemeral_update_causes(old, new)
     return [cause for rule in _UPDATE_RULES.get(kind, ()) for cause in rule(old, new)]
@@ -280,7 +280,7 @@ def _fixed_field(field: str, why: str = "") -> Update:
 
 
 def _immutable_causes(old: Object, new: Object) -> list[Cause]:
-    """ConfigMaps and Secrets with `immutable: true`."""
+    """Forbidden changes of ConfigMaps and Secrets with `immutable: true`."""
     changed = [key for key in ("immutable", "data", "binaryData") if old.get(key) != new.get(key)]
     text = "field is immutable when `immutable` is set"
     return [forbidden_field(key, text) for key in changed] if old.get("immutable") else []
@@ -331,7 +331,7 @@ def _role_update_causes(old: Object, new: Object) -> Causes:
 
 
 UPDATES_CHECKED_FIRST = frozenset({kinds.SECRET, kinds.CONFIG_MAP})
-"""Kinds of which a real server tells what may not change before what may not be."""
+"""Kinds for which a real server reports forbidden changes before invalid values."""
 _UPDATE_RULES: dict[Kind, tuple[Update, ...]] = {
     kinds.POD: (pod_update_causes,),
     kinds.CONFIG_MAP: (_immutable_causes,),

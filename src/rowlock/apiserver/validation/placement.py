@@ -1,4 +1,4 @@
-"""The rules of where a pod may run: tolerations, affinity, spreading, gates. Pure."""
+"""Rules about the placement of pods: tolerations, affinity, topology spread, scheduling gates. Pure."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from rowlock.errors import Cause
 
 @rule
 def labels(values: dict[str, str], _: Scope) -> Causes:
-    """The keys and values of labels, which upstream reports without naming the key."""
+    """Check the keys and values of labels; upstream's messages do not name the key."""
     if are_label_keys(values) and are_label_values(values.values()):
         return
     for key, value in values.items():
@@ -60,7 +60,7 @@ def toleration(toleration: dict[str, Any], _: Scope) -> Causes:
 
 @rule
 def label_operator(requirement: dict[str, Any], _: Scope) -> Causes:
-    """How many values an operator of a label selector takes."""
+    """Check the operator of a label selector and its number of values."""
     operator, values = requirement.get("operator") or "", requirement.get("values")
     if operator in ("In", "NotIn"):
         if not values:
@@ -81,7 +81,7 @@ def node_operator(requirement: dict[str, Any], scope: Scope) -> Iterable[Cause]:
 
 @rule
 def node_field(requirement: dict[str, Any], _: Scope) -> Causes:
-    """Nodes by their fields, of which the name is the only one."""
+    """Check a node field selector; `metadata.name` is the only field."""
     operator, key, values = requirement.get("operator"), requirement.get("key"), requirement.get("values") or ()
     if operator not in ("In", "NotIn"):
         yield invalid_value(".operator", operator or "", "not a valid selector operator")
@@ -97,7 +97,7 @@ def node_field(requirement: dict[str, Any], _: Scope) -> Causes:
 
 @rule
 def match_label_keys(rule: dict[str, Any], _: Scope) -> Causes:
-    """Labels of the pod itself that join the selector."""
+    """Check `matchLabelKeys` and `mismatchLabelKeys`, which need a label selector."""
     for field in ("matchLabelKeys", "mismatchLabelKeys"):
         if rule.get(field) and rule.get("labelSelector") is None:
             yield forbidden_field(f".{field}", "must not be specified when labelSelector is not set")
@@ -108,7 +108,7 @@ def match_label_keys(rule: dict[str, Any], _: Scope) -> Causes:
 
 @rule
 def spread_pair(spread: dict[str, Any], scope: Scope) -> Causes:
-    """A pair of key and action that comes again, reported where it is, under a name that no field has."""
+    """Report a duplicate pair of topology key and action, with upstream's pseudo field name."""
     spec, notes = scope.outer.struct, scope.outer.notes
     if "spreads" not in notes:
         notes["spreads"] = Counter(map(_spread_pair, spec["topologySpreadConstraints"]))
@@ -122,7 +122,7 @@ def _spread_pair(spread: dict[str, Any]) -> str:
 
 
 def gate_update_causes(before: dict[str, Any], after: dict[str, Any]) -> Causes:
-    """Gates only go; while one is there, the pod may be told more narrowly where to run."""
+    """Gates may only be removed; while a pod has one, its node selection may be narrowed, but not otherwise changed."""
     old = {gate.get("name") for gate in before.get("schedulingGates") or ()}
     for index, gate in enumerate(after.get("schedulingGates") or ()):
         if gate.get("name") not in old:
@@ -148,7 +148,7 @@ def gate_update_causes(before: dict[str, Any], after: dict[str, Any]) -> Causes:
 
 
 def lacks_some(old: Iterable[Any], new: Iterable[Any]) -> bool:
-    """Whether one of the old values is not among the new ones. They are compared as texts: there may be tens of thousands."""
+    """Whether an old value is missing among the new ones. They are compared as JSON texts: there may be tens of thousands."""
     known = {json.dumps(value, sort_keys=True) for value in new}
     return any(json.dumps(value, sort_keys=True) not in known for value in old)
 

@@ -1,4 +1,4 @@
-"""The warnings of new pods, as words of `rules.txt`: a real API server says them, and takes such pods all the same.
+"""Warnings about new pods, as rules for `rules.txt`: a real API server gives them and accepts the pods.
 
 A warning is a cause without a reason. Pure.
 """
@@ -18,11 +18,11 @@ from rowlock.objects import Object
 from rowlock.quantity import is_whole
 
 MAX_WARNINGS = 1_000
-"""Of one object: nobody reads more, and an object can be made that deserves millions."""
+"""The most warnings about one object: a crafted object could cause millions."""
 
 
 def warning(field: str, text: str) -> Cause:
-    """What is said of a field, or with no field of the whole object."""
+    """A warning about a field, or with "" about the whole object."""
     return Cause("", text, field)
 
 
@@ -36,7 +36,7 @@ def pod_hostname(pod: Object, _: Scope) -> Iterable[Cause]:
 
 @rule
 def overlapping_files(pod: Object, _: Scope) -> Causes:
-    """Files of a volume that lie upon one another."""
+    """Warn of volumes with several files at the same path."""
     for volume in objects.dig(pod, "spec.volumes", ()):
         title = f'volume "{volume.get("name")}"'
         if "projected" in volume and not all(volume["projected"].get("sources") or ()):
@@ -52,7 +52,7 @@ def overlapping_files(pod: Object, _: Scope) -> Causes:
 
 
 _FILES = {"configMap": "ConfigMap", "secret": "Secret", "downwardAPI": "DownwardAPI"}
-"""Volumes of one source whose files a pod can name."""
+"""Volume sources with a list of files."""
 
 
 # ---------------------------------------------------------------- what has a newer name, or does nothing any more
@@ -105,7 +105,7 @@ def old_labels(labels: dict[str, str], _: Scope) -> Iterable[Cause]:
 
 @rule
 def preferred_value(value: str, _: Scope) -> Iterable[Cause]:
-    """A value that no label can have; where it must match, it is an error."""
+    """Warn of a value that no label can have, in a preferred term; in a required term it is an error."""
     return [warning("", f"{value} is invalid, {why}") for why in label_value_problems(value)[:1]]
 
 
@@ -162,7 +162,7 @@ def repeated_alias(alias: dict[str, Any], scope: Scope) -> Causes:
 
 @rule
 def unusual_address(address: str, _: Scope) -> Causes:
-    """An address that a later release will not read, or that others write in another way."""
+    """Warn of an address in a non-standard or non-canonical notation."""
     ip = parse_ip(address)
     if ip is None or str(ip) == address:
         return
@@ -174,18 +174,18 @@ def unusual_address(address: str, _: Scope) -> Causes:
 
 
 def _format_port(port: dict[str, Any]) -> str:
-    """A port as Go prints its structure."""
+    """A port as Go prints its struct."""
     fields = (("name", ""), ("hostPort", 0), ("containerPort", 0), ("protocol", ""), ("hostIP", ""))
     return "{" + " ".join(f"{name[0].upper()}{name[1:]}:{port.get(name, zero)}" for name, zero in fields) + "}"
 
 
 _MAX_COMPARED_PORTS = 16
-"""Ports of one number that later ones are compared with: a pod may have many, and a few warnings are enough."""
+"""The most ports of one number that later ones are compared with: a pod may have many, and a few warnings are enough."""
 
 
 @rule
 def shared_ports(spec: dict[str, Any], _: Scope) -> Iterable[Cause]:
-    """Containers of a pod share its ports, and the names of them."""
+    """Warn of conflicting ports and port names, which the containers of a pod share."""
     has_ports = any("ports" in c for field in ("initContainers", "containers") for c in spec.get(field) or ())
     return islice(_port_warnings(spec), MAX_WARNINGS) if has_ports else ()
 
@@ -205,7 +205,7 @@ def _port_warnings(spec: dict[str, Any]) -> Causes:
                 if len(same_number) < _MAX_COMPARED_PORTS:
                     same_number.append((path, port))
                 if not name or (field == "initContainers" and container.get("restartPolicy") != "Always"):
-                    continue  # an init container is over before anybody asks for a port by its name
+                    continue  # an init container has ended before its port is looked up by name
                 first = names.setdefault(name, path)
                 if first != path:
                     used = f"services and probes that select ports by name will use spec{first}"
@@ -213,7 +213,7 @@ def _port_warnings(spec: dict[str, Any]) -> Causes:
 
 
 def _port_conflicts(port: dict[str, Any], others: list[tuple[str, dict[str, Any]]]) -> Iterator[tuple[str, str]]:
-    """The ports of the same number that get in this one's way, and how."""
+    """The ports of the same number that conflict with this one, and how."""
     number, address = port.get("hostPort") or 0, port.get("hostIP") or ""
     for path, other in others:
         other_port, other_address = other.get("hostPort") or 0, other.get("hostIP") or ""

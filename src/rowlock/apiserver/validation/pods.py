@@ -1,7 +1,7 @@
-"""The rules of pods: what kube-apiserver refuses in a PodSpec, in its order and its words. Pure.
+"""Rules of pods: what kube-apiserver refuses in a PodSpec, in its order and with its messages. Pure.
 
-The parts have files of their own: containers, volumes and placement (`containers.py` …). Here is the order,
-what concerns the whole pod, and what may still change once a pod exists.
+Containers, volumes and placement have their own files (`containers.py` …). Here are the rules
+for the whole pod, and those for updates of an existing pod.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ _MUTABLE_FIELDS_TEXT = (
 
 @rule
 def dns_policy(policy: str, scope: Scope) -> Iterable[Cause]:
-    """A policy that is no policy."""
+    """The policy None needs a `dnsConfig`."""
     missing = policy == "None" and not scope.struct.get("dnsConfig")
     return (required_value("", "must provide `dnsConfig` when `dnsPolicy` is None"),) if missing else ()
 
 
 @rule
 def search_domain(domain: str, _: Scope) -> Iterable[Cause]:
-    """The root, or a domain with or without the dot at its end."""
+    """A search domain is the root, or a domain with or without a trailing dot."""
     name = domain.removesuffix(".")
     return () if domain == "." else invalid_values("", name, search_domain_problems(name))
 
 
 @rule
 def pod_addresses(status: dict[str, Any], _: Scope) -> Causes:
-    """What a kubelet reports."""
+    """Check the pod IPs in a status."""
     addresses = status.get("podIPs") or ([{"ip": status["podIP"]}] if status.get("podIP") else ())
     for index, entry in enumerate(addresses):
         yield from invalid_values(f".podIPs[{index}]", ip := entry.get("ip") or "", ip_problems(ip))
@@ -57,7 +57,7 @@ def pod_addresses(status: dict[str, Any], _: Scope) -> Causes:
 
 
 def pod_update_causes(old: Object, new: Object) -> Causes:
-    """What may still change once a pod exists: images, deadline, more tolerations; metadata apart."""
+    """Forbidden changes of an existing pod's spec: only images, the deadline and additional tolerations may change."""
     before, after = old.get("spec") or {}, new.get("spec") or {}
     if before == after:
         return
@@ -76,11 +76,11 @@ def pod_update_causes(old: Object, new: Object) -> Causes:
 
 
 MAX_SHOWN_CHANGES = 30
-"""Lines of a forbidden change that are told."""
+"""The most lines of differences in a message."""
 
 
 def field_differences(old: Any, new: Any, path: str) -> Iterator[str]:
-    """What changed, three lines each: the field, what it was, what it would be (a real server prints Go's structs)."""
+    """The differences, three lines each: the field, the old value, the new value (a real server prints Go structs)."""
     if old == new:
         return
     if isinstance(old, dict) and isinstance(new, dict):
@@ -97,7 +97,7 @@ def field_differences(old: Any, new: Any, path: str) -> Iterator[str]:
 
 
 def _deadline_causes(before: int | None, after: int | None) -> Causes:
-    """A deadline may come nearer, never go."""
+    """A deadline may become shorter, but not be removed or extended."""
     field = "spec.activeDeadlineSeconds"
     if after is not None and not 0 <= after <= 2**31 - 1:
         yield invalid_value(field, after, "must be between 0 and 2147483647, inclusive")
@@ -110,14 +110,14 @@ def _deadline_causes(before: int | None, after: int | None) -> Causes:
 
 
 def _without_seconds(toleration: dict[str, Any]) -> dict[str, Any]:
-    """A toleration without the time that it lasts, which may change."""
+    """A toleration without `tolerationSeconds`, which may change."""
     return {k: v for k, v in toleration.items() if k != "tolerationSeconds"}
 
 
 def _immutable_fields(spec: dict[str, Any], before: dict[str, Any]) -> dict[str, Any]:
-    """What of a spec stays as it was `before`."""
+    """The part of a spec that must stay as it was `before`."""
     mutable_fields = {"activeDeadlineSeconds", "tolerations", "schedulingGates"}
-    if before.get("schedulingGates"):  # `gate_update_causes` has judged these
+    if before.get("schedulingGates"):  # `gate_update_causes` checks these
         mutable_fields |= {"nodeSelector", "affinity"}
     if (before.get("terminationGracePeriodSeconds") or 0) < 0 and spec.get("terminationGracePeriodSeconds") == 1:
         spec = {**spec, "terminationGracePeriodSeconds": before["terminationGracePeriodSeconds"]}

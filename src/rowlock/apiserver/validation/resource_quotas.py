@@ -1,4 +1,4 @@
-"""The rules of ResourceQuotas: what can be limited, by how much, and in which scopes. Pure."""
+"""Rules of ResourceQuotas: which resources can be limited, the amounts, and the scopes. Pure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _RESOURCES_BY_SCOPE = {
     "BestEffort": frozenset({"pods"}),
     "VolumeAttributesClass": frozenset({"persistentvolumeclaims", "requests.storage"}),
 }
-"""The scopes, and what can be counted in each: pods without requests, for one, have no CPU to count."""
+"""Scope → the resources that can be limited in it; BestEffort pods, for example, have no CPU requests to count."""
 _EXISTS_ONLY_TEXT = (
     "must be 'Exists' when scope is any of ResourceQuotaScopeTerminating, ResourceQuotaScopeNotTerminating,"
     " ResourceQuotaScopeBestEffort, ResourceQuotaScopeNotBestEffort or ResourceQuotaScopeCrossNamespacePodAffinity"
@@ -29,7 +29,7 @@ _EXISTS_ONLY_TEXT = (
 
 
 def _is_standard_resource(name: str) -> bool:
-    """A resource that quotas know by itself: no domain, no `count/`."""
+    """Whether it is a built-in resource of quotas: without a domain or `count/`."""
     measured = name.removeprefix("requests.").removeprefix("limits.")
     return name in _COUNTED_RESOURCES or measured in STANDARD_RESOURCES or measured == "storage"
 
@@ -61,14 +61,14 @@ def quota_scopes(spec: dict[str, Any], _: Scope) -> Causes:
 
 
 def _out_of_scope_resources(scope: str, spec: dict[str, Any]) -> list[str]:
-    """The standard resources of a quota whose objects cannot be in that scope."""
+    """The built-in resources of a quota that cannot be limited in that scope."""
     allowed, hard = _RESOURCES_BY_SCOPE.get(scope), spec.get("hard") or {}
     return [name for name in hard if allowed is not None and _is_standard_resource(name) and name not in allowed]
 
 
 @rule
 def quota_term(term: dict[str, Any], outer: Scope) -> Causes:
-    """One term of a scope selector; upstream names none of them by its index."""
+    """Check one term of a scope selector; upstream's messages do not give its index."""
     scope, operator, values = term.get("scopeName") or "", term.get("operator"), term.get("values") or []
     if scope not in _RESOURCES_BY_SCOPE:
         yield invalid_value(".scopeName", scope, "unsupported scope")

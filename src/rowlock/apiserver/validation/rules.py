@@ -1,9 +1,9 @@
-"""The interpreter of `rules.txt`: walks an object by the table of types, and finds what is wrong with its fields. Pure.
+"""The interpreter of `rules.txt`: walks an object by the table of types and checks its fields. Pure.
 
-The table of types says what a field is: a field that is absent and no pointer is its Go zero, a pointer that is absent
-is not checked, checks of a list see each element. A check gets a value and the `Scope` of the struct that holds it, and
-gives causes whose fields are relative to the value: no path is put together for an object that is valid. Rows become
-closures when a type is first met. A function of this folder becomes a word of the table by `@rule`.
+By the table of types, an absent field is checked as its Go zero value, unless it is a pointer, which is
+not checked; checks of a list get each element. A check gets a value and the `Scope` of its struct, and
+returns causes with fields relative to the value, so that no paths are built for a valid object. Rows are compiled to
+closures at a type's first use. `@rule` makes a function of this folder available in `rules.txt`.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from rowlock.errors import Cause
 
 
 class Scope(msgspec.Struct):
-    """A struct on the way from the object to a value, and what checks noted while they went through it."""
+    """A struct that contains the value being checked, and notes of checks about it."""
 
     struct: dict[str, Any]
     outer: Any = None
-    """The scope of the struct that holds this one."""
+    """The scope of the enclosing struct; None at the top."""
     notes: dict[str, Any] = {}
 
     def is_repeated(self, what: str, value: Any) -> bool:
-        """Whether a value has been seen before in this struct; from now on it has."""
+        """Whether a value has been seen before in this struct under the name `what`; records it."""
         seen: set[Any] = self.notes.setdefault(what, set())
         repeated = value in seen
         seen.add(value)
@@ -44,9 +44,9 @@ Check = Callable[[Any, Scope], Iterable[Cause]]
 
 
 _Row = tuple[str, str, Any, str | None, bool | None, tuple[Check, ...]]
-"""A line of the table, whose questions to the table of types are answered: the field; the path of its causes; its Go zero;
-what an empty value means (why it is required, perhaps ""; `_OPTIONAL`: nothing is checked; None: it is checked); whether
-causes of an element of a list name the element, None for what is no list; and the checks."""
+"""A compiled line of `rules.txt`: the field; the path of its causes; its Go zero value;
+the meaning of an empty value (a text: it is required, and why; `_OPTIONAL`: skip the checks; None: check it); whether
+causes of list elements have an index, None if it is no list; and the checks."""
 
 
 class _Rows(NamedTuple):
@@ -54,10 +54,10 @@ class _Rows(NamedTuple):
 
     all: list[_Row]
     by_shape: dict[tuple[str, ...], list[_Row]]
-    """Those that look at a struct of these fields, for the shapes that came last: the same few come again and again."""
+    """A cache: field names of a struct → the rows that apply to it. Few combinations of fields are common."""
 
     def of_shape(self, value: dict[str, Any]) -> list[_Row]:
-        """The rows that see something in a struct: its fields, and what may be missing or wrong when it is absent."""
+        """The rows that apply to a struct: those of its fields, and those that also check absent fields."""
         found = [
             r
             for r in self.all
@@ -75,18 +75,18 @@ _WORD = re.compile(r"([^\s\":]+):?([^\s\"]*)(?:\"([^\"]*)\")?")
 _CHECKS: dict[str, Check] = {}
 _MANY = 32
 _QUICK: dict[Check, Callable[[list[Any]], bool]] = {}
-"""Of checks that many elements meet: whether all of them are right, asked at once."""
+"""Fast checks for many elements: True if all are valid."""
 
 
 def rule(check: Check) -> Check:
-    """Makes a function a word of the table. Raises ValueError for a word that is there already."""
+    """Register a function as a check for `rules.txt`, under its name. Raises ValueError if the name is taken."""
     if _CHECKS.setdefault(check.__name__, check) is not check:
         raise ValueError(f"two rules are called {check.__name__}")
     return check
 
 
 def quick_rule(check: Check) -> Callable[[Callable[[list[Any]], bool]], Callable[[list[Any]], bool]]:
-    """Makes a function the way to ask a check about many elements at once: True means that it finds nothing in any of them."""
+    """Register a fast version of a check for many elements, which returns True if all are valid."""
 
     def note(quick: Callable[[list[Any]], bool]) -> Callable[[list[Any]], bool]:
         _QUICK[check] = quick
@@ -96,13 +96,13 @@ def quick_rule(check: Check) -> Callable[[Callable[[list[Any]], bool]], Callable
 
 
 def validate(name: str, value: dict[str, Any], path: str = "") -> list[Cause]:
-    """What is wrong with a whole object, or with the part of one that stands at `path`; nothing if it has no rows."""
+    """The causes for an object, or for the part at `path`; [] if there are no rows of that name."""
     found = check_struct(name, value, None) if name in rule_names() else ()
     return [Cause(c.reason, c.message, (path + c.field).removeprefix(".")) for c in found] if found else []
 
 
 def check_struct(name: str, value: dict[str, Any], outer: Scope | None) -> list[Cause]:
-    """What is wrong with a struct by the rows of that name; fields are relative to it."""
+    """The causes for a struct from the rows of that name; their fields are relative to it."""
     return _check_rows(rows(name), value, outer)
 
 
@@ -119,7 +119,7 @@ def _check_rows(found: _Rows, value: dict[str, Any], outer: Scope | None) -> lis
         if not part:
             if empty is _OPTIONAL or (part is None and empty is None):
                 continue
-            if empty is not None and part.__class__ is not dict:  # `{}` is a struct that is there
+            if empty is not None and part.__class__ is not dict:  # `{}` counts as present
                 causes.append(required_value(path, empty))
                 continue
         if indexed is None:
@@ -135,7 +135,7 @@ def _check_rows(found: _Rows, value: dict[str, Any], outer: Scope | None) -> lis
 
 
 def _under(path: str, index: str, cause: Cause) -> Cause:
-    """Of an element of a list; `..` is the list, `../..` the struct that holds it."""
+    """A cause of a list element with its full field; `..` is the list, `../..` the struct that contains it."""
     field = cause.field
     if not field.startswith(".."):
         field = path + index + field
@@ -151,7 +151,7 @@ def _under(path: str, index: str, cause: Cause) -> Cause:
 
 @cache
 def rule_names() -> dict[str, list[str]]:
-    """The rows of each name, as they are written."""
+    """The lines of `rules.txt` for each name."""
     text = resources.files("rowlock.apiserver.validation").joinpath("rules.txt").read_text("utf-8")
     found: dict[str, list[str]] = {}
     rows: list[str] = []
@@ -167,7 +167,7 @@ def rule_names() -> dict[str, list[str]]:
 
 @cache
 def rows(name: str) -> _Rows:
-    """The rows of that name. Raises KeyError for a field that the type does not have, and for a word that is none."""
+    """The compiled rows of that name. Raises KeyError for an unknown field or check."""
     type_name = name.partition(" ")[0]
     group, _, short = type_name.rpartition(".")
     prefix = "io.k8s.apimachinery.pkg.apis" if group == "meta.v1" else "io.k8s.api"
@@ -177,7 +177,7 @@ def rows(name: str) -> _Rows:
 
 @cache
 def rows_name(type_name: str) -> str:
-    """What a type of the table of types is called in the table of rules."""
+    """The name in `rules.txt` of a type in the table of types."""
     return ".".join(type_name.split(".")[-3:]).removeprefix("core.v1.")
 
 
@@ -213,7 +213,7 @@ def _compile_row(name: str, node: Schema, line: str) -> _Row:
 
 
 def _compile_check(where: str, item: Schema, word: tuple[str, str, str | None]) -> Check:
-    """The check that a word stands for; `item` is the type of the values that it will see."""
+    """Compile a word of a rule into a check; `item`: the type of the values to check."""
     name, argument, sentence = word
     match name:
         case "fields" | "rows":
@@ -248,7 +248,7 @@ def _compile_check(where: str, item: Schema, word: tuple[str, str, str | None]) 
 
 
 def _walk_check(name: str) -> Check:
-    """Walks into a struct, whose rows are read when the first one comes."""
+    """A check of a nested struct, whose rows are compiled at its first use."""
     found: _Rows | None = None
 
     def check(value: dict[str, Any], scope: Scope) -> list[Cause]:
@@ -260,7 +260,7 @@ def _walk_check(name: str) -> Check:
 
 
 def _number_check(low: int | None, high: int | None, sentence: str | None) -> Check:
-    """From `low` to `high`, both inclusive, and how it is said."""
+    """A check that a number is from `low` to `high`, both inclusive; `sentence`: the message, if not the usual one."""
     least = "greater than 0" if low == 1 else f"greater than or equal to {low}"
     why = sentence or (f"must be {least}" if high is None else f"must be between {low} and {high}, inclusive")
     return lambda value, _: (

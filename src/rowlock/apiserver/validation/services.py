@@ -1,4 +1,4 @@
-"""The rules of Services: ports, addresses, families, policies. Only headless ones are served, all are read strictly. Pure."""
+"""Rules of Services: ports, addresses, IP families, policies. All kinds are validated, though only headless ones are served. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from rowlock.errors import Cause
 
 @rule
 def topology_hints(service: dict[str, Any], _: Scope) -> Causes:
-    """One setting under an old name and a new one: they must agree."""
+    """The old and the new annotation for topology hints must agree."""
     annotations = objects.annotations(service)
     older, newer = "service.kubernetes.io/topology-aware-hints", "service.kubernetes.io/topology-mode"
     if older in annotations and newer in annotations and annotations[older] != annotations[newer]:
@@ -32,7 +32,7 @@ def topology_hints(service: dict[str, Any], _: Scope) -> Causes:
 
 @rule
 def service_type(spec: dict[str, Any], _: Scope) -> Causes:
-    """What a type asks for and excludes."""
+    """Check the fields that a service type requires or excludes."""
     kind, address = spec.get("type", "ClusterIP"), spec.get("clusterIP") or ""
     if not spec.get("ports") and address != "None" and kind != "ExternalName":
         yield required_value(".ports")
@@ -47,7 +47,7 @@ def service_type(spec: dict[str, Any], _: Scope) -> Causes:
 
 @rule
 def load_balancer(spec: dict[str, Any], _: Scope) -> Causes:
-    """What only a load balancer has."""
+    """Check the fields that only load balancers may have."""
     kind, policy, check = (spec.get(field) for field in ("type", "externalTrafficPolicy", "healthCheckNodePort"))
     if kind == "LoadBalancer":
         return
@@ -94,7 +94,7 @@ def node_port(entry: dict[str, Any], scope: Scope) -> Causes:
 
 @rule
 def service_status(service: dict[str, Any], _: Scope) -> Causes:
-    """What a service's status may not say."""
+    """Only load balancers may have ingress points in their status."""
     balancer = (service.get("status") or {}).get("loadBalancer") or {}
     if balancer.get("ingress") and (service.get("spec") or {}).get("type") != "LoadBalancer":
         text = "may only be used when `spec.type` is 'LoadBalancer'"

@@ -1,4 +1,4 @@
-"""The rules of a pod's volumes that concern several fields; the others are rows of `rules.txt`. Pure."""
+"""Rules of a pod's volumes that concern several fields; the others are rows of `rules.txt`. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from rowlock.documents.field_errors import (
 from rowlock.errors import Cause
 from rowlock.quantity import parse
 
-TOKEN_SOURCES = {  # one for all pods: objects are values
+TOKEN_SOURCES = {  # shared by all pods: objects are values
     "sources": [
         {"serviceAccountToken": {"expirationSeconds": 3607, "path": "token"}},
         {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
@@ -34,17 +34,17 @@ TOKEN_SOURCES = {  # one for all pods: objects are values
     ],
     "defaultMode": 420,
 }
-"""What `admission/pods.py` mounts into nearly every pod: known to be right."""
+"""The token volume that `admission/pods.py` adds to nearly every pod; it needs no validation."""
 
 
 @rule
 def volume_list(spec: dict[str, Any], scope: Scope) -> Causes:
-    """One source and a name for each volume; notes the good ones with their type, for mounts name them."""
+    """Check that each volume has one source and a unique name; record valid ones with their type, for the checks of mounts."""
     valid_volumes: dict[str, str] = scope.notes.setdefault("volumes", {})
     pod = objects.name(scope.outer.struct)
     for index, volume in enumerate(spec.get("volumes") or ()):
         path, name = f".volumes[{index}]", volume.get("name") or ""
-        if volume.get("projected") is TOKEN_SOURCES:  # admission's own, in nearly every pod
+        if volume.get("projected") is TOKEN_SOURCES:  # added by admission
             valid_volumes[name] = "projected"
             continue
         sources = [key for key in volume if key != "name"]
@@ -128,7 +128,7 @@ def token_path(projection: dict[str, Any], _: Scope) -> Causes:
 
 @rule
 def path_conflicts(source: dict[str, Any], scope: Scope) -> Causes:
-    """One file comes from one place."""
+    """Each path in a projected volume must be unique."""
     for item in source.get("items") or (source,):
         path = item.get("path")
         if path and scope.outer.is_repeated("paths", path):
