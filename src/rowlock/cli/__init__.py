@@ -1,6 +1,6 @@
 """The command lines `rowlock` and `runai`. They import nothing of the rest of the package and speak HTTP.
 
-(But for `rowlock.submit_fields`, the table from which flags and the REST API are derived alike.)
+(Except for `rowlock.submit_fields`, the table from which both flags and the REST API are derived.)
 
     main.py       entry points            grammar.py   flags, commands, groups as tables; parsing; help
     tree.py       `rowlock`'s commands    runai_tree.py  `runai`'s commands, of both generations

@@ -25,7 +25,7 @@ from rowlock.cli.session import is_over, login_again_hint, read_session, renew_s
 from rowlock.cli.start.settings import restart_command
 
 _TIMEOUT = 90.0
-"""Seconds for an answer to begin; a submit may wait for a deleted job to leave, a wait polls for 30."""
+"""Seconds until an answer must begin; a submit may wait until a deleted job is gone, and a wait request takes up to 30 s."""
 
 
 class StatusError(CommandError):
@@ -37,7 +37,7 @@ class StatusError(CommandError):
 
 
 class Unanswered(CommandError):
-    """No answer came. Where the request was sent (`is_sent`), it may have been carried out."""
+    """There was no answer. If the request was sent (`is_sent`), it may have been carried out."""
 
     def __init__(self, message: str, *, is_sent: bool) -> None:
         super().__init__(message)
@@ -84,8 +84,8 @@ def remote_url(line: Any) -> str:
 
 
 def find_system_server(line: Any) -> ServerClient | None:
-    """The server of the whole machine, if one runs and the command line names no data directory. Its owner logs in as
-    owner."""
+    """The server for all users of the machine, if one runs and the command line names no data directory. The owner of that
+    server is authenticated as its owner."""
     if named_data_dir(line):
         return None
     directory = system_server.system_directory()
@@ -114,15 +114,15 @@ class ServerClient:
     """A client of one server. It keeps its connection between calls."""
 
     def __init__(self, url: str, directory: str, *, logs_in: bool = False) -> None:
-        """With `logs_in` the directory is that of a machine's server: its socket gives out tokens."""
+        """`logs_in`: `directory` is that of a machine's server, whose socket issues tokens."""
         self.url, self.directory, self.logs_in = url, directory, logs_in
         parts = urllib.parse.urlsplit(url)
         self._address = (parts.hostname or "127.0.0.1", parts.port or 443)
         self._secure = parts.scheme == "https"
         self._connection_kept_alive: http.client.HTTPConnection | None = None
         self.user_token = ""
-        """The token of a user of the --users file for whom the owner asks, or of the Unix user at a machine's server; ""
-        for none."""
+        """The token of a user of the --users file on whose behalf the owner acts, or of the Unix user at a machine's server; ""
+        = none."""
         self.tells_requests = False
         """Whether to print every request to stderr."""
         self._told_warnings: set[str] = set()
@@ -158,7 +158,7 @@ class ServerClient:
         return decoded
 
     def _refusal(self, status: int, decoded: Any, *, anonymous: bool = False) -> StatusError:
-        """What the server says; for a session whose token is no longer valid, also how to log in again."""
+        """The error for a refusal: the server's message; for a session with an invalid token, also how to log in again."""
         message = _error_message(status, decoded, self.directory)
         if status == 401 and not anonymous and (session := read_session(self.directory)):
             hint = f"log in again with {login_again_hint(session)}"
@@ -166,7 +166,7 @@ class ServerClient:
         return StatusError(status, message, decoded)
 
     def takes_writes(self) -> bool:
-        """Is the server's disk neither full nor read-only?"""
+        """Whether the server can write to its disk (it is neither full nor read-only)."""
         try:
             self.get("/readyz")
         except StatusError as refusal:
@@ -178,14 +178,14 @@ class ServerClient:
         yield from text_streams.split_lines(self.stream_pieces(path, **query))
 
     def stream_pieces(self, path: str, **query: Any) -> Iterator[bytes]:
-        """The same, in the pieces in which it arrives: a progress bar may end no line for hours. Raises StreamBroken."""
+        """As `stream_lines`, in chunks as they arrive: a progress bar may not end a line for hours. Raises StreamBroken."""
         answer = self._send("GET", path, None, query)
         if answer.status >= 400:
             raise self._refusal(answer.status, _decode_json(answer.read()))
         stream, self._connection_kept_alive = (
             self._connection_kept_alive,
             None,
-        )  # the stream takes the kept connection over
+        )  # the stream takes over the kept connection
         if stream is not None and stream.sock is not None:
             stream.sock.settimeout(None)
         try:
@@ -260,7 +260,7 @@ class ServerClient:
         raise AssertionError("a fresh connection either answers or raises")
 
     def _tell_warning(self, response: http.client.HTTPResponse) -> None:
-        """Print what the server says of its answer (a header `Warning`), each sentence once."""
+        """Print the `Warning` header of an answer, each sentence only once."""
         text = response.headers.get("Warning", "").partition('"')[2].rpartition('"')[0]
         sentence = text.replace('\\"', '"').replace("\\\\", "\\")
         if sentence and sentence not in self._told_warnings:

@@ -1,4 +1,4 @@
-"""`-g 1`, `-g 0.5`, `--gpu-memory 4G` and CPUs and memory, as the compute part of a request."""
+"""Turns flags such as `-g 1`, `-g 0.5`, `--cpu` and `--memory` into the compute part of a request."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def gpu_request(gpus: float | None, flag: str = "--gpu") -> dict[str, Any]:
 
 
 def compute_request(line: CommandLine) -> dict[str, Any]:
-    """The `compute_request` object from --gpu, --cpu, --memory, where given."""
+    """The `compute` object of a request, from --gpu, --cpu and --memory."""
     request = gpu_request(line.gpu)
     if line.cpu is not None:
         request["cpuCoreRequest"] = line.cpu
@@ -34,5 +34,5 @@ def compute_request(line: CommandLine) -> dict[str, Any]:
 
 
 def normalize_quantity(text: str) -> str:
-    """V1 writes `0.5Gb`: the b says nothing."""
+    """A quantity without the trailing b that Run:ai's first generation allows (`0.5Gb`)."""
     return text[:-1] if text[-1:] in "bB" and text[:-1][-1:].isalpha() else text

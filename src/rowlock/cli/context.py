@@ -1,4 +1,4 @@
-"""Where a command works: the data directory, and the project that is selected in it for `rowlock` and `runai` alike."""
+"""The context of a command: the data directory, and the project selected in it, for both `rowlock` and `runai`."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ LISTEN_FLAGS = (
     ),
     Flag("--listen-port", "int", "the port there, if the provider must know it (default: a free one)", value="PORT"),
 )
-"""Of logins at an identity provider."""
+"""Flags for logins at an identity provider."""
 DEFAULT_PROJECT = "default"
 
 
 def named_data_dir(line: Any) -> str:
-    """The data directory that a flag or the environment names, "" when none does. Run:ai's words for it are `runai`'s alone."""
+    """The data directory that a flag or the environment names, or "". Run:ai's variable for it counts for `runai` only."""
     named = getattr(line, "data_dir", None) or getattr(line, "config_path", None)
     elsewhere = os.environ.get("RUNAI_CLI_CONFIG_PATH") if getattr(line, "program", "") == "runai" else None
     return str(named or os.environ.get("ROWLOCK_DATA_DIR") or elsewhere or "")
@@ -63,7 +63,7 @@ def typed_command(line: Any) -> str:
 
 
 def prepare_data_dir(directory: str) -> None:
-    """Make the data directory, for its owner alone. Raises CommandError when nothing can be written there."""
+    """Create the data directory with mode 0700. Raises CommandError when it is not writable."""
     try:
         os.makedirs(directory, mode=0o700, exist_ok=True)
         reason = "" if os.access(directory, os.W_OK | os.X_OK) else "Permission denied"
@@ -91,7 +91,7 @@ def read_config(line: Any) -> dict[str, Any]:
 
 
 def update_config(line: Any, **values: Any) -> None:
-    """Store these values. The file is written whole and renamed, so that no reader sees half of it."""
+    """Store these values. The file is replaced atomically, so that no reader sees half of it."""
     directory = data_dir(line)
     prepare_data_dir(directory)
     path = os.path.join(directory, "config.json")
@@ -102,6 +102,6 @@ def update_config(line: Any, **values: Any) -> None:
 
 
 def project(line: Any) -> str:
-    """The project the command is about."""
+    """The project of the command: the flag, else the selected project, else the default one."""
     name = getattr(line, "project", None)
     return str(name or read_config(line).get("project") or DEFAULT_PROJECT)

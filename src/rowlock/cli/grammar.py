@@ -1,9 +1,9 @@
-"""The grammar of both command lines: flags, commands and groups are rows of tables; here they are parsed and shown.
+"""The grammar of both command lines: flags, commands and groups are rows of tables; this module parses them and prints help.
 
 The flags are pflag's, because `runai` is: `--name value`, `--name=value`, `-g1`, `-it`, `--switch=false`, flags before
-and after words, `--` before the words of another program. Written on the bare language: importing click takes 80 ms
-and argparse cannot spell `--switch=false`; a command must answer in a blink. What is unknown is refused with the
-nearest known name.
+and after words, `--` before the words of another program. It uses no library: importing click takes 80 ms,
+which is too slow for a command, and argparse does not support `--switch=false`. Unknown flags and commands are refused with
+the nearest known name.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 
 
 def is_digits(text: str) -> bool:
-    """ASCII digits that `int` reads; `str.isdigit` also accepts "²", which it does not."""
+    """Whether the text is at most 18 ASCII digits; `str.isdigit` alone also accepts "²", which `int` does not."""
     return text.isascii() and text.isdigit() and len(text) <= 18
 
 
 class CommandError(Exception):
-    """Ends the program with a sentence. 1: refused or failed; 2: the command line itself is wrong."""
+    """Ends the program with a sentence. Exit code 1: refused or failed; 2: the command line itself is wrong."""
 
     def __init__(self, message: str, code: int = 1) -> None:
         super().__init__(message)
@@ -26,9 +26,9 @@ class CommandError(Exception):
 
 
 class Flag(NamedTuple):
-    """One flag. `names` are its spellings (`-g --gpu`), `hidden` more of them; `kind` is text, int, float, switch,
-    list, maybe (a value may follow after `=`, a number also as the next word) or the allowed words joined by `|`. `refuse` says why it is not done,
-    `neutral` is the value of such a flag that asks for what is done anyway."""
+    """One flag. `names`: its spellings (`-g --gpu`), `hidden`: undocumented ones; `kind`: text, int, float, switch,
+    list, maybe (a value may follow after `=`, a number also as the next word) or the allowed words joined by `|`. `refuse`: why it is
+    not supported; `neutral`: the value of such a flag that is accepted because it changes nothing."""
 
     names: str
     kind: str
@@ -52,9 +52,9 @@ class Flag(NamedTuple):
 
 
 class Command(NamedTuple):
-    """One verb. `words` are its positional words as shown (`JOB...`, `[NAME]`); `rest` names what may follow `--`.
-    `flags` may be a table's place (`module:NAME`), to be loaded when needed. With `eager` the first word ends flags.
-    `refuse` says why it is not done, whatever stands behind it."""
+    """One verb. `words`: its positional words as shown in help (`JOB...`, `[NAME]`); `rest`: the name of what may follow `--`.
+    `flags` may be the location of a table (`module:NAME`), which is loaded when needed. With `eager` the first word ends flags.
+    `refuse`: why the verb is not supported."""
 
     name: str
     summary: str
@@ -69,8 +69,8 @@ class Command(NamedTuple):
 
 
 class Group(NamedTuple):
-    """Verbs under a noun. `default` is the verb that runs when none is given. `foreign_commands`: words of other command lines,
-    and what to write here."""
+    """Verbs under a noun. `default`: the verb that runs when none is given. `foreign_commands`: verbs of other programs, and
+    what to use instead."""
 
     name: str
     summary: str
@@ -96,12 +96,12 @@ class CommandLine:
         raise AttributeError(f"{self.program} {self.verb} has no flag {name}")
 
     def set_values(self, **values: Any) -> None:
-        """Values that the verb itself decides: what another verb that it goes on with reads."""
+        """Set values that the verb itself decides, for functions of other verbs that it calls."""
         for name, value in values.items():
             setattr(self, name, value)
 
     def word(self, name: str) -> str:
-        """The one word that the command needs."""
+        """The single positional word of the command. Raises CommandError if there is not exactly one."""
         if len(self.words) != 1:
             raise CommandError(
                 f"`{self.program} {self.verb}` needs one {name}; see `{self.program} {self.verb} --help`", 2
@@ -113,10 +113,10 @@ HELP = Flag("-h --help", "switch", "show this help")
 
 
 def suggest_nearest(word: str, candidates: list[str]) -> str:
-    """` Did you mean x?`, or nothing."""
+    """` Did you mean x?` with a similar candidate, or ""."""
     import difflib
 
-    if word.startswith("--"):  # the dashes that all flags begin with are no likeness
+    if word.startswith("--"):  # the leading dashes of all flags must not count as similarity
         bare = {name.lstrip("-"): name for name in candidates}
         close = difflib.get_close_matches(word.lstrip("-"), bare, 1, 0.6)
         matches = [bare[name] for name in close]
@@ -126,7 +126,7 @@ def suggest_nearest(word: str, candidates: list[str]) -> str:
 
 
 def load_target(target: str) -> Any:
-    """`module:name` of the command lines; or `rowlock.module:name`, a command's half that works on files and clusters itself."""
+    """Import `module:name` of the command lines, or `rowlock.module:name`, for commands that work without the server."""
     import importlib
 
     module, _, name = target.partition(":")
@@ -134,7 +134,7 @@ def load_target(target: str) -> Any:
 
 
 def flags_of(command: Command) -> tuple[Flag, ...]:
-    """The flags that the command takes, `--help` among them; a table that is named is loaded now."""
+    """The flags of the command, including `--help`; a table that is given by its location is loaded."""
     flags: tuple[Flag, ...] = load_target(command.flags) if isinstance(command.flags, str) else command.flags
     return (*flags, HELP)
 
@@ -166,7 +166,7 @@ def resolve(root: Group, argv: list[str], shared: tuple[Flag, ...]) -> tuple[Com
 
 
 def _unknown_command_message(group: Group, word: str, command_path: str) -> str:
-    """What to write instead of a word that is no command here."""
+    """The error message for an unknown command, with what to use instead."""
     names = [c.name for c in group.commands if not c.hidden]
     if word.startswith("-"):
         return f"`{command_path}` needs a command before {word}: {', '.join(names)}. `{command_path} --help` says what each does."
@@ -179,12 +179,12 @@ def _unknown_command_message(group: Group, word: str, command_path: str) -> str:
 
 
 def find_command(group: Group, word: str) -> Command | Group | None:
-    """The command of a group that has this name or alias."""
+    """The command with this name or alias in a group; None if there is none."""
     return next((c for c in group.commands if word == c.name or word in c.aliases.split()), None)
 
 
 def _pop_shared_flags(args: list[str], shared: tuple[Flag, ...]) -> list[str]:
-    """Takes the shared flags (with their values) off the front of `left`."""
+    """Remove the shared flags (with their values) from the front of `args` and return them."""
     taken: list[str] = []
     names = {n: f for f in shared for n in f.spellings()}
     while args and args[0].partition("=")[0] in names:
@@ -199,7 +199,7 @@ def _pop_shared_flags(args: list[str], shared: tuple[Flag, ...]) -> list[str]:
 
 
 def parse(line: CommandLine, command: Command, args: list[str], shared: tuple[Flag, ...] = ()) -> CommandLine:
-    """Fills `line` from what stands after the verb; it has the flags in `shared`, too. Raises CommandError with code 2."""
+    """Fill `line` from `args`, the words after the verb, which may include flags in `shared`. Raises CommandError with code 2."""
     flags = flags_of(command)
     own_dests = {flag.dest for flag in flags}
     shared = tuple(flag for flag in shared if flag.dest not in own_dests)
@@ -227,7 +227,7 @@ def parse(line: CommandLine, command: Command, args: list[str], shared: tuple[Fl
 
 
 def _parse_flag(line: CommandLine, names: dict[str, Flag], token: str, tokens: list[str]) -> None:
-    """One flag; its value comes from the token itself or from the next one."""
+    """Parse one flag; its value is in the token itself or the next one. Raises CommandError."""
     name, equals, value = token.partition("=")
     if not token.startswith("--") and name not in names:
         name, equals, value = token[:2], "=" if len(token) > 2 else "", token[2:].removeprefix("=")
@@ -267,7 +267,7 @@ def _parse_flag(line: CommandLine, names: dict[str, Flag], token: str, tokens: l
 
 
 def _frameworks_of(name: str) -> str:
-    """The frameworks whose jobs alone have this flag of a submit, in words; "" when there is no such flag."""
+    """The frameworks that this submit flag is for, as text; "" if it is no flag of particular frameworks."""
     from rowlock.submit_fields import SUBMIT_FIELDS
 
     words = [
@@ -286,7 +286,7 @@ def _store_value(line: CommandLine, flag: Flag, name: str, value: str | None) ->
 
 
 def _parse_value(flag: Flag, name: str, value: str | None) -> Any:
-    """The value as its kind says. Raises CommandError with code 2."""
+    """Parse a flag's value by its kind. Raises CommandError with code 2."""
     if flag.kind == "switch":
         if value not in (None, "true", "false"):
             raise CommandError(f'invalid argument "{value}" for {name}: it is true or false', 2)

@@ -1,4 +1,4 @@
-"""Make sure that Ctrl-C ends a command that waits for its server, and that a command told to end cleans up first."""
+"""Makes Ctrl-C end a command that waits for its server, and lets a command that gets SIGTERM clean up first."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ def notice_interrupts(interval: float = 0.5) -> Iterator[None]:
     """Inside this context the main thread notices an interrupt after at most `interval` seconds.
 
     A signal that arrives between Python's check and the start of a system call only sets a flag, which Python checks when
-    the call ends. For a follower of a quiet log that may take hours. A periodic timer signal ends the call earlier. An
-    alarm that other code has set still rings at its time."""
+    the call ends. When following a quiet log, that may take hours. A periodic timer signal ends the call earlier. An
+    alarm that other code has set still fires at its time."""
     if threading.current_thread() is not threading.main_thread():
         yield  # Python handles signals in the main thread only
         return
     remaining, period = signal.getitimer(signal.ITIMER_REAL)
     end = (
         time.monotonic() + remaining if remaining else None
-    )  # an alarm set by other code, which must still ring at its time
+    )  # an alarm set by other code, which must still fire at its time
 
     def wake_up(number: int, frame: FrameType | None) -> None:
-        """The signal itself interrupts the system call."""
+        """Forward the alarm of other code when it is due. (The signal itself has interrupted the system call.)"""
         nonlocal end
         if end is None or time.monotonic() < end:
             return

@@ -1,7 +1,7 @@
 """Unfinished lines on a terminal: each rank's progress bar stays on its own line, below the printed text.
 
-The server sends what such a line looks like after a carriage return (`\\r[rank 0]  45%|####`); the next one of the same rank
-takes its place, and so does its end, which is a line like any other.
+The server sends the state of such a line after a carriage return (`\\r[rank 0]  45%|####`). The next state of the same rank
+replaces it, and so does the finished line, which is sent like any other.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class LiveLines:
             self._redraw(text)
 
     def clear(self) -> None:
-        """Forget the bars; what they showed last stays on the terminal."""
+        """Forget the bars; their last states stay on the terminal."""
         with self._lock:
             left, self._states = "".join(f"{state}\n" for state in self._states.values()), {}
             if left or self._drawn:
@@ -68,7 +68,7 @@ class LiveLines:
 
 
 def _terminal_size() -> os.terminal_size:
-    """Columns and lines of stdout's terminal, or the usual size when it does not say."""
+    """The size of stdout's terminal; 80 columns and 24 lines if it is unknown."""
     try:
         columns, lines = os.get_terminal_size(sys.stdout.fileno())
     except (OSError, ValueError):

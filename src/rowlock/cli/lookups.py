@@ -1,4 +1,4 @@
-"""What many commands ask the server first: a project or a workload by its name, whether a phase is reached; and how jobs are ended."""
+"""Requests that many commands share: find a project or a workload by name, wait for a phase, suspend or delete a job."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ WORKLOADS = "/api/v1/workloads"
 _JOBS = "/api/v1/workloads/distributed"
 _UUID_LENGTH = 36
 _POLL_SECONDS = 30.0
-"""Seconds that one wait request may take; the server answers earlier when the phase is reached."""
+"""The longest time in seconds of one wait request; the server answers earlier when the phase is reached."""
 
 
 def read_projects(server: ServerClient) -> list[dict[str, Any]]:
-    """All projects that this user may see, as the REST API answers them."""
+    """All projects that this user may see, as JSON of the REST API."""
     return client.list_all(server, PROJECTS, "projects")
 
 
@@ -41,7 +41,7 @@ class NoSuchWorkload(CommandError):
 
 
 def find_workload(server: ServerClient, project_name: str, name: str) -> dict[str, Any]:
-    """The workload of this name in the project. Raises NoSuchWorkload with the nearest name, or with what shows a deleted one, and
+    """The workload of this name in the project. Raises NoSuchWorkload with the nearest name, or with hints for a deleted one, and
     CommandError when there is no such project."""
     workloads = server.get(WORKLOADS, filterBy=f"name=={name},projectName=={project_name}")["workloads"]
     if workloads:
@@ -114,17 +114,17 @@ def has_reached(workload: dict[str, Any], phase: str) -> bool:
 
 
 def suspend_job(server: ServerClient, identity: str, by: str) -> None:
-    """Raises as `ServerClient.call` does."""
+    """Suspend a job; `by`: the command that requests it. Raises as `ServerClient.call` does."""
     _ask(server.post, f"{_JOBS}/{identity}/suspend", by)
 
 
 def delete_job(server: ServerClient, identity: str, by: str) -> None:
-    """Raises as `ServerClient.call` does."""
+    """Delete a job; `by`: the command that requests it. Raises as `ServerClient.call` does."""
     _ask(server.delete, f"{_JOBS}/{identity}", by)
 
 
 def _ask(send: Callable[..., object], path: str, by: str) -> None:
-    """rowlock may have been upgraded while the server ran. An older server refuses the parameter `by`: then ask again without it."""
+    """Send a request with the parameter `by`; without it if the server, from before an upgrade of rowlock, refuses the parameter."""
     try:
         send(path, by=by)
     except StatusError as refusal:

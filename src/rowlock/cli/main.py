@@ -12,7 +12,7 @@ from rowlock.cli.grammar import Command, CommandError, CommandLine, Flag, Group,
 from rowlock.cli.output import visible
 
 _OUTPUT_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
-"""What a write to stdout may fail of; where a file cannot be written, the error has its name."""
+"""Errors of writes to stdout; errors of other files have a file name."""
 
 
 def rowlock() -> None:
@@ -30,7 +30,7 @@ def runai() -> None:
 
 
 def run(root: Group, argv: list[str], shared: tuple[Flag, ...]) -> int:
-    """Carry out one command line; the exit code: 0 done, 1 refused or failed, 2 not understood, 130 interrupted."""
+    """Run one command line. Exit code: 0 done, 1 refused or failed, 2 invalid command line, 130 interrupted."""
     try:
         if argv[:1] in (["--version"], ["-V"]):
             argv = ["version"]
@@ -95,6 +95,6 @@ def _run_command(root: Group, command: Command, line: CommandLine, args: list[st
 
 
 def _exit_on_broken_pipe() -> NoReturn:
-    """The reader of stdout has gone (`| head`): exit without a message, as other tools do."""
+    """Exit without a message because stdout was closed (`| head`), as other tools do."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     sys.exit(141)

@@ -1,4 +1,4 @@
-"""Nodes and what their pods hold, for `runai list nodes`, `runai node list`, `runai nodepool list` and `runai top node`."""
+"""Nodes and their allocations, for `runai list nodes`, `runai node list`, `runai nodepool list` and `runai top node`."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ NODE_POOL_LABEL = "kai.scheduler/node-pool"
 
 
 def node_rows(server: ServerClient) -> list[dict[str, Any]]:
-    """Every node: its state, what it has and what of it is allocated. Memory as Kubernetes writes it. The server adds up: of a
-    thousand nodes the pods alone would be 50 MB."""
+    """Every node: its state, its resources and their allocation; memory as a Kubernetes quantity. The server computes the sums,
+    because the pods of a thousand nodes would be 50 MB."""
     rows: list[dict[str, Any]] = server.get("/api/v1/scheduler/nodes")["nodes"]
     return rows
 
@@ -36,7 +36,7 @@ def tell_simulated(nodes: Iterable[dict[str, Any]]) -> None:
 
 
 def has_simulated_gpus(node: dict[str, Any]) -> bool:
-    """Whether the GPUs of a Kubernetes Node are simulated; False where it has none."""
+    """Whether the GPUs of a Kubernetes Node are simulated; False if it has none."""
     gpus = str((node["status"].get("allocatable") or {}).get("nvidia.com/gpu", "0"))
     return (node["metadata"].get("annotations") or {}).get("rowlock.dev/simulated-gpus") == "true" and gpus != "0"
 
@@ -48,6 +48,6 @@ def node_status(node: dict[str, Any]) -> str:
 
 
 def internal_ip(node: dict[str, Any]) -> str:
-    """The address inside the cluster of a Kubernetes Node; empty where it has none."""
+    """The InternalIP of a Kubernetes Node; "" if it has none."""
     addresses = node["status"].get("addresses") or []
     return next((str(a["address"]) for a in addresses if a.get("type") == "InternalIP"), "")

@@ -16,8 +16,8 @@ from rowlock.cli.live_lines import TERMINAL
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[Any]], gap: int = 2) -> str:
-    """Left-aligned columns, `gap` blanks between them, none at the end of a line. On a narrow terminal, where they would break, each
-    row is a block of its own."""
+    """A table with left-aligned columns, `gap` blanks apart. On a narrow terminal, where rows would wrap, each row is a
+    block of lines instead."""
     lines = [[_BREAKS.sub(" ", str(cell)) for cell in row] for row in (header, *rows)]
     widths = [max(len(line[n]) for line in lines) for n in range(len(header))]
     if rows and sum(widths) + gap * (len(widths) - 1) > _narrow_columns():
@@ -28,19 +28,19 @@ def table(header: Sequence[str], rows: Sequence[Sequence[Any]], gap: int = 2) ->
 
 
 _BREAKS = re.compile(r"[\r\n\t\v\f\x85\u2028\u2029]+")
-"""What would begin a line or column of its own: a message of somebody else's must not pass for a row."""
+"""Line breaks and tabs in cells are replaced, so that a message from another user cannot imitate a row."""
 _NARROW = 60
-"""Columns of a terminal, such as a phone's or half a screen's, in which rows that break cannot be read."""
+"""Columns up to which a terminal is narrow, such as a phone's or half a screen's: wrapped rows are unreadable there."""
 
 
 def _narrow_columns() -> float:
-    """The columns of a narrow terminal; without bound where it is wider, and in a pipe, whose reader expects rows."""
+    """The columns of a narrow terminal; infinite for a wider one, and in a pipe, whose reader expects rows."""
     columns = shutil.get_terminal_size((100, 24)).columns if sys.stdout.isatty() else math.inf
     return columns if columns <= _NARROW else math.inf
 
 
 def _block(header: Sequence[str], row: Sequence[str], gap: int) -> str:
-    """A row with one line for each of its cells that is not empty; the first is its title."""
+    """A row as a block: its first cell as title, then one line for each other cell that is not empty."""
     width = max(map(len, header[1:]), default=0) + gap
     return "\n".join(
         [row[0], *(f"  {name:{width}}{cell}" for name, cell in zip(header[1:], row[1:], strict=True) if cell)]
@@ -48,8 +48,8 @@ def _block(header: Sequence[str], row: Sequence[str], gap: int) -> str:
 
 
 _CONTROL = re.compile(r"\r(?!\n)|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-"""Control characters, which a terminal would obey; those that turn the direction of writing make a command read as another one. Names,
-annotations and messages may contain them: other people write them."""
+"""Control characters, which a terminal would interpret, including those that change the text direction, which can disguise a command.
+Names, annotations and messages from other users may contain them."""
 
 
 def visible(text: str) -> str:
@@ -79,12 +79,12 @@ def shorten_names(names: Sequence[str], shown: int) -> str:
 
 
 def tell(text: str) -> None:
-    """Print a remark to stderr, above the progress bars on the terminal."""
+    """Print a message to stderr, above the progress bars on the terminal."""
     TERMINAL.write(f"{visible(text)}\n", sys.stderr)
 
 
 def ask(question: str, interrupted: str = "") -> str:
-    """Ask a question and return the answer in lower case; "" at Ctrl-D, which agrees to nothing; `interrupted` at Ctrl-C."""
+    """Ask a question and return the answer in lower case; "" after Ctrl-D; `interrupted` after Ctrl-C."""
     try:
         return _read_line(question).strip().lower()
     except KeyboardInterrupt:
@@ -118,7 +118,7 @@ def _read_line(question: str) -> str:
 
 
 def parse_time(text: str | None) -> datetime | None:
-    """The RFC 3339 time with its zone; None for no text. Raises ValueError."""
+    """Parse an RFC 3339 time; None for None or "". Raises ValueError."""
     return datetime.fromisoformat(text.replace("Z", "+00:00")) if text else None
 
 
@@ -131,7 +131,7 @@ def format_age(text: str | None, until: str | None = None) -> str:
 
 
 def format_duration(seconds: float) -> str:
-    """Whole units of the largest that fits: 14s, 5m, 3h, 2d, 1y."""
+    """A duration in whole units of the largest unit that fits: 14s, 5m, 3h, 2d, 1y."""
     remaining = max(0, int(seconds))
     for unit, size in (("y", 365 * 86400), ("d", 86400), ("h", 3600), ("m", 60)):
         if remaining >= size:
@@ -140,12 +140,12 @@ def format_duration(seconds: float) -> str:
 
 
 def format_number(value: Any) -> str:
-    """`%g`: 1.0 → 1, 0.30000000000000004 → 0.3."""
+    """A number as `%g`: 1.0 → 1, 0.30000000000000004 → 0.3."""
     return f"{float(value or 0):g}"
 
 
 def format_memory(memory: str) -> str:
-    """A Kubernetes memory quantity for people: `24684084Ki` → `23.5Gi`. Other text stays as it is."""
+    """A Kubernetes memory quantity in readable form: `24684084Ki` → `23.5Gi`. Other text is unchanged."""
     if not memory.endswith("Ki") or not (memory.isascii() and memory[:-2].isdigit()):
         return memory
     value, unit = int(memory[:-2]) / 1024, "Mi"

@@ -1,4 +1,4 @@
-"""`rowlock kubeconfig`: what kubectl needs, for the owner, for a user of the --users file, or for a user of the machine."""
+"""`rowlock kubeconfig`: a kubeconfig for the owner, for a user of the --users file, or for a user of the machine."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def kubeconfig(line: CommandLine) -> int:
 
 
 def _machine_server(line: CommandLine, directory: str) -> client.ServerClient | None:
-    """The server of the whole machine, for a user who logs in at its socket and runs no other server."""
+    """The server for all users of the machine, if the user logs in at its socket and runs no other server; else None."""
     server_json = read_server_json(directory)
     if server_json is not None and is_alive(server_json):
         return None
@@ -40,7 +40,7 @@ def _machine_server(line: CommandLine, directory: str) -> client.ServerClient | 
 
 
 def _show_machine_kubeconfig(line: CommandLine, directory: str, server: client.ServerClient) -> int:
-    """kubectl asks `runai auth get-token` for a token at each call: the file has no secret, and stays good."""
+    """Print a kubeconfig with the credential plugin `runai auth get-token`: it has no secret and never expires."""
     import json
     import sys
 
@@ -76,7 +76,7 @@ def _show_machine_kubeconfig(line: CommandLine, directory: str, server: client.S
 
 
 def _own_namespace(line: CommandLine, server: client.ServerClient) -> str:
-    """Of the selected project, else of the first that the user sees."""
+    """The namespace of the selected project, else of the first project that the user may see."""
     projects = server.get("/api/v1/org-unit/projects", limit=500)["projects"]
     chosen = next((one for one in projects if one["name"] == project(line)), None) or next(iter(projects), None)
     return str(chosen["status"]["namespace"]) if chosen else "default"

@@ -50,8 +50,8 @@ def group_names(account: UnixUser) -> str:
 
 
 def assign(server: client.ServerClient, project: dict[str, Any], account: UnixUser) -> None:
-    """From now on pods of the project run as this account, and its user may submit to the project. The user of the
-    project's earlier account may not any more."""
+    """Make pods of the project run as this account, and allow its user to submit to the project. The user of the
+    project's earlier account loses that right."""
     path = f"/api/v1/namespaces/{project['status']['namespace']}"
     item = server.get(path)
     annotations = item["metadata"].setdefault("annotations", {})
@@ -70,7 +70,7 @@ def assign(server: client.ServerClient, project: dict[str, Any], account: UnixUs
 
 
 def _remove_rules_of_earlier_users(server: client.ServerClient, project: dict[str, Any], account: UnixUser) -> None:
-    """Without this they could still submit, and their programs would run as the new account."""
+    """Remove the rules of earlier users: otherwise they could still submit programs that run as the new account."""
     for rule in client.list_all(server, _RULES, "accessRules"):
         subject = str(rule["subjectId"])
         own_scope = rule["scopeType"] == "project" and rule["scopeName"] == project["name"]

@@ -1,7 +1,7 @@
-"""`up`, `status` and `version`: start a server, and say how it is.
+"""`up`, `status` and `version`: start a server, and show its state.
 
 `up` starts `python -m rowlock.serve` with the flags it was given and, detached, returns when the server answers.
-`server.json` says with which flags a server runs, so that a second `up` knows whether it asks for the same.
+`server.json` records the flags of a running server, so that a second `up` can check that its flags are the same.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ def _describe_phases(phases: dict[str, int]) -> str:
 
 
 def _visible_nodes(server: client.ServerClient) -> list[dict[str, Any]]:
-    """The nodes of the cluster; an empty list for a user who may not see them, and where a real cluster cannot be asked."""
+    """The nodes of the cluster; [] if the user may not see them, or a real cluster does not answer."""
     try:
         return list(server.get("/api/v1/nodes")["items"])
     except client.StatusError as refusal:

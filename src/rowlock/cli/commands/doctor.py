@@ -1,4 +1,4 @@
-"""`rowlock doctor`: what this machine, or a real cluster, has; each with ok, warn or bad, and the fix."""
+"""`rowlock doctor`: checks this machine, or a real cluster; each finding is ok, warn or bad, with a fix."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rowlock.cli.server_json import read_server_json, running_server
 from rowlock.cli.start.settings import restart_command
 
 _FEW_OPEN_FILES = 4096
-"""The server lets connections take three quarters; the last quarter is a pidfd for each of a node's 1,000 pods."""
+"""Connections may use three quarters of the descriptors; the last quarter is for one pidfd for each of a node's 1,000 pods."""
 _LITTLE_SHARED_MEMORY = 512 << 20
 """Bytes. Docker gives a container 64 MiB, which the first DataLoader with a few workers fills."""
 
@@ -34,7 +34,7 @@ class Finding(NamedTuple):
 
 
 def doctor(line: CommandLine) -> int:
-    """What is there and what is missing: on this machine, or with --kubeconfig on a real cluster."""
+    """Check this machine, or with --kubeconfig a real cluster. The exit code is 1 if a finding is bad."""
     findings = _cluster_findings(line) if line.kubeconfig else _machine_findings(line)
     if line.json:
         show_json([finding._asdict() for finding in findings])
@@ -47,7 +47,7 @@ def doctor(line: CommandLine) -> int:
 
 
 def _cluster_findings(line: CommandLine) -> list[Finding]:
-    """Findings about a real cluster. A separate program asks it, because this one speaks HTTP to our own server only."""
+    """Findings about a real cluster, from a separate program, because the command line talks only to rowlock's server."""
     argv = [sys.executable, "-P", "-m", "rowlock.kube.doctor", "--kubeconfig", os.path.expanduser(line.kubeconfig)]
     argv += [*(("--context", line.context) if line.context else ()), "--scheduler", line.scheduler]
     result = subprocess.run(argv, capture_output=True, text=True, check=False)
@@ -80,7 +80,7 @@ def _machine_findings(line: CommandLine) -> list[Finding]:
 
 
 def python() -> Finding:
-    """The interpreter that ranks get."""
+    """The interpreter that runs the ranks."""
     version = f"{sys.version.split()[0]} ({sys.executable})"
     return Finding("python", "ok", version)
 
@@ -102,7 +102,7 @@ def kubectl() -> Finding:
 
 
 def torch() -> Finding:
-    """In this Python: what `host` images run unless they name another."""
+    """torch in this Python environment, which pods with a host image use by default."""
     import importlib.metadata
 
     try:
@@ -163,7 +163,7 @@ def processes() -> Finding:
 
 
 def own_limits() -> Finding:
-    """Whether containers see their own limits in /sys/fs/cgroup: whether a control group can be mounted there, in a namespace."""
+    """Whether containers see their own limits in /sys/fs/cgroup, i.e. a control group can be mounted there in a namespace."""
     version2 = os.path.exists(f"{_CGROUPS}/cgroup.controllers")
     place, unshare = _CGROUPS if version2 else f"{_CGROUPS}/cpu", shutil.which("unshare")
     if not os.access(place, os.W_OK):
@@ -181,7 +181,7 @@ def own_limits() -> Finding:
 
 
 def process_limits() -> Finding:
-    """Whether `up --pids-limit` can be kept: whether a control group with the controller pids can be made."""
+    """Whether `up --pids-limit` can be enforced, i.e. a control group with the pids controller can be created."""
     version2 = os.path.exists(f"{_CGROUPS}/cgroup.controllers")
     place = _CGROUPS if version2 else f"{_CGROUPS}/pids"
     has_controller = not version2
@@ -199,7 +199,7 @@ _CGROUPS = "/sys/fs/cgroup"
 
 
 def containers() -> Finding:
-    """Which container engine answers; without one pods are processes, and nothing is missing."""
+    """Which container engine answers; without one, pods run as processes, which is fine."""
     command = [sys.executable, "-P", "-m", "rowlock.kubelet.shim.engine_client"]
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     engine = result.stdout.strip()
@@ -246,7 +246,7 @@ def shared_memory(path: str = "/dev/shm") -> Finding:
 
 
 def disk_space(directory: str) -> Finding:
-    """Whether there is room for logs, images and checkpoints."""
+    """Whether the data directory is writable and has space for logs, images and checkpoints."""
     existing = directory
     while not os.path.exists(existing):
         existing = os.path.dirname(existing)

@@ -1,4 +1,4 @@
-"""`down`: stop the jobs, then the server; what is submitted meanwhile is stopped too, or refused."""
+"""`down`: stop the jobs, then the server; jobs that are submitted meanwhile are stopped or refused."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _STOP_TIMEOUT = 40.0
 _ENDED_PHASES = ("Stopped", "Completed", "Failed", "Deleting")
 _POLL_INTERVAL = 0.02
 _MAX_START = 1 << 20
-"""Bytes that are read of what the kubelet wrote of a start."""
+"""The most bytes that are read of a start file of the kubelet."""
 
 
 def down(line: CommandLine) -> int:
@@ -76,7 +76,7 @@ def down(line: CommandLine) -> int:
 
 
 def _count_surviving_pods(directory: str) -> int:
-    """Pods of a server that was killed, of which a program still runs: by pid and start time, as the kubelet wrote them down."""
+    """The number of pods of a killed server whose programs still run, by the pid and start time that the kubelet recorded."""
     pods = set[str]()
     for path in glob.glob(f"{glob.escape(directory)}/pods/*/*/start.*"):
         try:
@@ -84,14 +84,14 @@ def _count_surviving_pods(directory: str) -> int:
             with open(f"/proc/{int(start['pid'])}/stat", "rb") as file:
                 fields = file.read().rpartition(b")")[2].split()
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
-            continue  # it has ended, or not begun, or something of the pod lies there
+            continue  # it has ended or not begun, or the pod has put another file there
         if fields[0] not in (b"Z", b"X") and fields[19] == str(start.get("ticks")).encode():
             pods.add(path.split(os.sep)[-3])
     return len(pods)
 
 
 def _read_start(path: str) -> bytes:
-    """A fact that the kubelet wrote, where programs may have put a pipe, a link or a file without end. Raises OSError."""
+    """Read a file of the kubelet, which a pod may have replaced by a pipe, a link or an endless file. Raises OSError."""
     fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
     try:
         if not stat.S_ISREG(os.fstat(fd).st_mode):
@@ -123,8 +123,8 @@ def _drain(line: CommandLine, limit: float) -> list[dict[str, Any]]:
 
 
 def _refuse_new_jobs(line: CommandLine, seconds: float) -> bool:
-    """Ask the server to refuse new jobs. False when it cannot: it is too old, or it does not answer (a warning has said
-    so)."""
+    """Ask the server to refuse new jobs. False when it cannot, because it is too old or does not answer (which has been
+    reported already)."""
     try:
         client.connect(line).post("/api/v1/drain", seconds=min(int(seconds) + 1, 3600))
     except CommandError:
@@ -133,7 +133,7 @@ def _refuse_new_jobs(line: CommandLine, seconds: float) -> bool:
 
 
 def _reap_child(pid: int) -> None:
-    """Collect the exit code when we are the parent (in tests), so that no zombie stays."""
+    """Reap the server if this process is its parent (in tests), so that it does not stay a zombie."""
     try:
         os.waitpid(pid, os.WNOHANG)
     except ChildProcessError:
@@ -168,7 +168,7 @@ def _has_ended(pod: dict[str, Any]) -> bool:
 
 
 def _leftover_pods(line: CommandLine) -> list[dict[str, Any]]:
-    """Pods that run on though their job is over: it ends with rank 0, and Kubeflow keeps the others (cleanPodPolicy None)."""
+    """Pods that still run although their job has ended: a job ends with rank 0, and cleanPodPolicy None keeps the others."""
     if not (pods := _running_pods(line)):
         return []
     try:
@@ -185,14 +185,14 @@ def _leftover_pods(line: CommandLine) -> list[dict[str, Any]]:
 
 
 def _delete_leftover_pods(line: CommandLine, limit: float) -> None:
-    """Delete pods that outlive their job, and say so: a job that is over cannot be suspended."""
+    """Delete pods that outlive their job, and report that: a job that has ended cannot be suspended."""
     leftover, server = _leftover_pods(line), client.connect(line)
     if not leftover:
         return
     for pod in leftover:
         with contextlib.suppress(
             client.StatusError
-        ):  # it has ended meanwhile, or is not ours: the list below shows which
+        ):  # it has ended meanwhile, or the user may not delete it: the list below shows which
             server.delete(f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods/{pod['metadata']['name']}")
     uids, deadline = {p["metadata"]["uid"] for p in leftover}, time.monotonic() + min(limit, _STOP_TIMEOUT)
     while remaining := [p for p in _running_pods(line) if p["metadata"]["uid"] in uids]:

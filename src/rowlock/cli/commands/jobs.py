@@ -58,7 +58,7 @@ def index(line: CommandLine) -> int:
 
 
 _DOUBT = "It completed, but"
-"""How the server begins what it has to say against the result of a completed job."""
+"""How the server's remark on a doubtful result of a completed job begins."""
 
 
 def _parse_phase(word: str | None) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rowlock.cli.grammar import CommandError, CommandLine, load_target
 
 _SERVER_FLAGS = ("storage", "ingress_host", "replicas", "archive_secret", "archive_claim", "archive_port", "tls_secret")
-"""Those of the server in the cluster."""
+"""Flags that apply only to a server in the cluster."""
 
 
 def manifests(line: CommandLine) -> int:

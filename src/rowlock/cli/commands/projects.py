@@ -21,24 +21,24 @@ def _quota_request(line: CommandLine) -> dict[str, Any]:
 
 
 _QUOTA_FLAGS = {"deserved": "--gpus", "limit": "--gpu-limit", "overQuotaWeight": "--gpu-over-quota-weight"}
-"""Field of a project's GPUs → the flag of `update` that says it."""
+"""Field of a project's GPU resources → the flag of `update` that sets it."""
 
 
 def _new_quota(line: CommandLine, project: dict[str, Any]) -> list[dict[str, Any]]:
-    """The request body with what the flags say of the GPUs; all else of them stays."""
+    """The request body with the GPU fields that the flags set; other GPU fields keep their values."""
     current: dict[str, Any] = next((pool["gpu"] for pool in project["resources"]), {})
     kept = {name: current[name] for name in _QUOTA_FLAGS if current.get(name) is not None}
     return [{"nodePool": {"id": "default"}, "gpu": {**kept, **_asked_quota(line)}}]
 
 
 def _asked_quota(line: CommandLine) -> dict[str, float]:
-    """The fields that the flags of `update` name. Raises CommandError."""
+    """The GPU fields that the flags of `update` set. Raises CommandError."""
     given = {"deserved": line.gpus, "limit": line.gpu_limit, "overQuotaWeight": line.gpu_over_quota_weight}
     return {name: _amount(text, _QUOTA_FLAGS[name]) for name, text in given.items() if text is not None}
 
 
 def _amount(text: str, flag: str) -> float:
-    """A number no less than 0; -1 for `unlimited`, which a weight cannot be. Raises CommandError."""
+    """Parse a number of at least 0, or `unlimited` as -1, except for the weight. Raises CommandError."""
     if text == "unlimited" and flag != _QUOTA_FLAGS["overQuotaWeight"]:
         return -1
     try:

@@ -1,7 +1,7 @@
-"""`scheduler snapshot`, `scheduler replay`, `simulate` and `explain --what-if`: questions to the scheduler.
+"""`scheduler snapshot`, `scheduler replay`, `simulate` and `explain --what-if`: query or simulate the scheduler.
 
-`snapshot` and `--what-if` ask the server. `replay` and `simulate` need none: they run a program of the package with
-the real planner on this machine.
+`snapshot` and `--what-if` use the server. `replay` and `simulate` need no server: they run the real planner
+on this machine.
 """
 
 from __future__ import annotations

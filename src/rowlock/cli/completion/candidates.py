@@ -1,4 +1,4 @@
-"""What may come next on a command line: commands, flags, values of flags, names of jobs and projects."""
+"""Completion candidates for a command line: commands, flags, values of flags, names of jobs and projects."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ class _Place:
     given: dict[str, str] = field(default_factory=dict)
     """Values of flags so far, by dest."""
     words: list[str] = field(default_factory=list)
-    """Words of the command so far that are no values of flags."""
+    """Positional words of the command so far."""
     is_foreign: bool = False
     """Whether the words belong to another program (they stand after `--`)."""
 
 
 def candidates(root: Group, words: Sequence[str], shared: Sequence[Flag]) -> list[str]:
-    """The words that may replace the last of `words`; [] where file names may stand or nothing is known."""
+    """The words that may replace the last of `words`; [] where a file name is expected or nothing is known."""
     *before, current = words
-    current = current.lstrip("\"'")  # bash, zsh and fish give the quote of a word that is not closed yet
+    current = current.lstrip("\"'")  # the shells pass the opening quote of an unfinished word
     place = _follow(root, before, shared)
     if place is None or place.is_foreign:
         return []
@@ -126,7 +126,7 @@ def _takes_another_name(command: Command, given: int) -> bool:
 
 
 def _ask(place: _Place, names: Any) -> list[str]:
-    """Ask the server; None when it does not answer, because a shell expects words and no errors."""
+    """Names from the server; [] when it does not answer, because a shell expects words, not errors."""
     line = CommandLine("rowlock", "completion", [])
     line.set_values(data_dir=place.given.get(DATA_DIR.dest), project=place.given.get("project"))
     try:

@@ -1,6 +1,6 @@
-"""`completion bash|zsh|fish`: a script for the shell, which asks the program itself what may come next.
+"""`completion bash|zsh|fish`: prints a script for the shell that calls the program itself for candidates.
 
-So the script never grows stale, and completes names of jobs and projects, too. `__complete` is the hidden verb that it asks.
+So the script never becomes outdated, and also completes names of jobs and projects. It calls the hidden verb `__complete`.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def completion(line: CommandLine) -> int:
 
 
 def complete(line: CommandLine) -> int:
-    """`__complete -- WORDS`: what may stand in place of the last word, a line each."""
+    """`__complete -- WORDS`: print the candidates for the last word, one per line."""
     tree = _tree(line.program)
     for word in candidates(tree.ROOT, line.rest or [""], tree.SHARED):
         show(word)

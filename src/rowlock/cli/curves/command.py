@@ -1,4 +1,4 @@
-"""`rowlock plot RUN…`: what the runs printed, as curves."""
+"""`rowlock plot RUN…`: draws the metrics that runs printed as curves."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ def plot(line: CommandLine) -> int:
 
 
 def curves_of(server: ServerClient, run: dict[str, Any], rank: int | None = None) -> dict[str, PlottedCurve]:
-    """The curves of one rank of a run by metric, as the server reads them in its log; without `rank`, of the rank that began first, with
-    what was written for TensorBoard. Raises CommandError."""
+    """The curves of one rank of a run by metric, as the server reads them from its log; without `rank`, of the rank that began first,
+    and those in TensorBoard's event files. Raises CommandError."""
     answer = server.get(f"{RUNS}/{run['id']}/curves", rank=rank)
     for note in answer["notes"]:
         tell(note)

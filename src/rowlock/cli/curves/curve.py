@@ -1,11 +1,11 @@
-"""One curve, as the server or an event file gives it."""
+"""One curve, from the server or an event file."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 MAX_CURVES = 64
-"""Curves of a run's event files at most; further names are left out."""
+"""The most curves of a run's event files; further names are ignored."""
 
 
 class PlottedCurve(NamedTuple):

@@ -1,5 +1,5 @@
-"""Where the event files of a run are: in its checkpoint directory, which is its own, and in the directory it ran in, which may
-have those of others, too. There a file is the run's when its pod wrote it, or nobody can tell and it was begun while the run was.
+"""Finds the event files of a run: in its own checkpoint directory, and in its working directory, which may also have files of
+other runs. There a file counts if it was begun during the run, and its host name is that of a pod of the run or of no job's pod.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ _EVENT_FILE = re.compile(r"events\.out\.tfevents\.([0-9]{1,12})\.(.*)")
 _MAX_ENTRIES, _MAX_DEPTH, _MAX_FILES = 20_000, 6, 200
 """Limits of a search: directory entries, directory levels, event files."""
 _MAX_POINTS = 20_000
-"""Points of a curve at most."""
+"""The most points of a curve."""
 _PASSED_OVER = frozenset({".git", ".venv", "venv", "node_modules", "__pycache__", "site-packages"})
 _SLACK = 2.0
-"""Seconds of tolerance around a run's begin and end, because the times have whole seconds."""
+"""Seconds of tolerance around a run's start and end, because the times have whole seconds."""
 
 
 def checkpoint_directory(data_directory: str, run: dict[str, Any]) -> str:
@@ -31,13 +31,13 @@ def checkpoint_directory(data_directory: str, run: dict[str, Any]) -> str:
 class EventFile(NamedTuple):
     path: str
     begun: float
-    """Seconds since the epoch, as its name says."""
+    """Seconds since the epoch, from its name."""
     place: str
     """Its directory, relative to the one that was searched."""
 
 
 def find_event_files(data_directory: str, run: dict[str, Any]) -> list[EventFile]:
-    """The event files of a run, the oldest first. Of too many only the newest are returned."""
+    """The event files of a run, the oldest first; only the newest `_MAX_FILES`."""
     own = checkpoint_directory(data_directory, run)
     found = {file.path: file for file, _ in _search(own)}
     code = run["ran"]["code"] or {}
@@ -106,7 +106,7 @@ def _add_scalar(points: dict[int, Scalar], scalar: Scalar) -> None:
 
 
 def _to_curve(points: dict[int, Scalar]) -> PlottedCurve:
-    """Of too many points every n-th is kept, and the last."""
+    """The curve of these points; if there are too many, every n-th is kept, including the last."""
     every = -(-len(points) // _MAX_POINTS)
     return PlottedCurve(
         "step", [(float(step), points[step].value) for step in sorted(points, reverse=True)[::every]][::-1]

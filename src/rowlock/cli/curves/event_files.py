@@ -1,4 +1,4 @@
-"""Scalars of TensorBoard's event files: what `SummaryWriter.add_scalar` of PyTorch and `tf.summary.scalar` wrote.
+"""Reads scalars from TensorBoard's event files, as PyTorch's `SummaryWriter.add_scalar` and `tf.summary.scalar` write them.
 
 A file is a list of records (length, its checksum, data, its checksum), each an Event in protocol buffers. Any program may
 have written the file, so lengths are limited, a record that is cut off or malformed ends the file, and names are cleaned.
@@ -16,18 +16,18 @@ from collections.abc import Iterator
 from typing import BinaryIO, NamedTuple
 
 MAX_FILE = 256 << 20
-"""Bytes of one file that are read at most."""
+"""The most bytes that are read of one file."""
 MAX_RECORD = 1 << 20
-"""Bytes of one event at most; larger ones (images, models) are skipped."""
+"""The most bytes of one event; larger ones (images, models) are skipped."""
 MAX_TAG = 100
 _VARINT, _DOUBLE, _BYTES, _FLOAT = 0, 1, 2, 5
 _FLOAT_TYPE, _DOUBLE_TYPE = 1, 2
-"""Of a TensorProto."""
+"""Values of `dtype` in a TensorProto."""
 _NO_NAME = re.compile(r"[^\w./ ()%@+-]")
 
 
 class Scalar(NamedTuple):
-    """One value: when it was written, in seconds since the epoch, at which step, and under which name."""
+    """One value. `time`: when it was written, in seconds since the epoch; `tag`: its name."""
 
     time: float
     step: int

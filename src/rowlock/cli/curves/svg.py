@@ -1,4 +1,4 @@
-"""Curves as an SVG file: a panel for each metric, a line for each run. It needs no font, script or net."""
+"""Curves as an SVG file: a panel for each metric, a line for each run. It needs no font file, script or network."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rowlock.cli.curves.terminal import Points, tell_apart
 
 _WIDTH, _HEIGHT, _LEFT, _TOP, _RIGHT, _BOTTOM = 720, 260, 80, 30, 20, 40
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
-"""The palette of Okabe and Ito: its colours can be told apart with any kind of colour blindness."""
+"""The palette of Okabe and Ito, whose colours are distinguishable with any kind of colour blindness."""
 _LEGEND_LINE = 16
 
 
@@ -52,7 +52,7 @@ def _panel(name: str, axis: str, curves: Sequence[tuple[str, Points]], top: int)
     for number, (label, points) in enumerate(curves):
         colour = _COLOURS[number % len(_COLOURS)]
         for piece in _pieces(points):
-            drawn = " ".join(place(x, y) for x, y in (*piece, piece[-1]))  # twice the last: one point is a dot
+            drawn = " ".join(place(x, y) for x, y in (*piece, piece[-1]))  # repeat the last, so a single point shows
             yield f'<polyline points="{drawn}" fill="none" stroke="{colour}" stroke-width="1.5" stroke-linecap="round"/>'
         y = base + 34 + number * _LEGEND_LINE
         yield f'<text x="{_LEFT}" y="{y}" fill="{colour}">{escape(label)}</text>'

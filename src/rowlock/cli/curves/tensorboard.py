@@ -1,7 +1,7 @@
 """`rowlock tensorboard [RUN…]`: the user's own TensorBoard over the event files of runs.
 
 Each run is a directory of links to its event files, so that TensorBoard shows it under its name, wherever it wrote them. The links are
-made anew each time, and every half a minute while it runs.
+updated at each start, and every half a minute while TensorBoard runs.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from rowlock.cli.output import tell
 
 _LINKS = "tensorboard"
 _RENEWAL = 30.0
-"""Seconds between looks at what runs have written."""
+"""Seconds between updates of the links."""
 
 
 def tensorboard(line: CommandLine) -> int:
@@ -47,7 +47,7 @@ def tensorboard(line: CommandLine) -> int:
             try:
                 return child.wait(_RENEWAL)
             except subprocess.TimeoutExpired:
-                with contextlib.suppress(CommandError):  # the server is down for now: TensorBoard keeps what is linked
+                with contextlib.suppress(CommandError):  # the server is down: TensorBoard keeps the existing links
                     link_runs(line, server, top)
     except KeyboardInterrupt:
         child.send_signal(signal.SIGTERM)
@@ -56,8 +56,8 @@ def tensorboard(line: CommandLine) -> int:
 
 
 def link_runs(line: CommandLine, server: ServerClient, top: str) -> int:
-    """Make a directory of links for each run of the command line, or for the newest runs when it names none. Returns how many of
-    them have event files. Raises CommandError, OSError."""
+    """Create a directory of links for each run on the command line, or for the newest runs if it names none. Returns how many
+    of them have event files. Raises CommandError, OSError."""
     if line.words:
         runs = [find_run(server, project(line), word) for word in dict.fromkeys(line.words)]
     else:

@@ -1,4 +1,4 @@
-"""Curves in the terminal: braille dots for one run, a letter for each of several. No colour: it reads the same in a pipe."""
+"""Curves in the terminal: braille dots for one run, a letter for each of several. Without colour, so a pipe gets the same."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Points = Sequence[tuple[float, float]]
 def draw_metric(
     name: str, axis: str, curves: Sequence[tuple[str, Points]], width: int, *, braille: bool
 ) -> Iterator[str]:
-    """One chart in at most `width` columns: its title, its rows, its axis, a line for each run. `curves`: label and
+    """The lines of one chart, at most `width` columns wide: title, rows, axis, a line for each run. `curves`: label and
     points."""
     finite = [(x, y) for _, points in curves for x, y in points if math.isfinite(y)]
     yield name
@@ -41,7 +41,7 @@ def describe(points: Points) -> str:
 
 
 def tell_apart(values: Sequence[float]) -> list[str]:
-    """The marks of an axis: four digits each, or as many more as tell different values apart (0.003, 123456 and 123495)."""
+    """The labels of an axis: four digits each, or more if different values need them (0.003, 123456 and 123495)."""
     texts: list[str] = []
     largest = max(map(abs, values))
     for digits in range(6 if 1e4 <= largest < 1e6 else 4, 18):

@@ -1,4 +1,4 @@
-"""What commands print about the checkpoint directory of a run."""
+"""Information about the checkpoint directory of a run, for messages."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def find_directories(server: ServerClient, identity: str) -> list[tuple[str, str
     except StatusError:
         return []
     files, directory, path = look_at(server, run), run["ran"]["workingDir"], _directory_of(server, run)
-    are_here = os.path.isdir(os.path.dirname(path))  # the server's pods keep theirs on this machine
+    are_here = os.path.isdir(os.path.dirname(path))  # whether checkpoints are on this machine
     checkpoints = files.describe() if files else f"{path} (does not exist)" if are_here else ""
     return [
         *([("Directory", directory)] if directory else []),

@@ -37,7 +37,7 @@ def index(line: CommandLine) -> int:
     if line.since:
         if (
             line.since.replace(".", "").isascii() and line.since.replace(".", "").isdigit()
-        ):  # seconds, which nobody means here
+        ):  # a number without a unit would mean seconds, hardly intended here
             raise CommandError(
                 f'invalid argument "{line.since}" for --since: say the unit, for example 7d, 12h or 30m', 2
             )

@@ -11,7 +11,7 @@ from rowlock.cli.output import parse_time
 
 _MAX_RANKS = 32
 _SHOWN_STEPS = 8
-"""Phases that are shown at the begin and at the end; those between them are counted."""
+"""Phases that are shown at the beginning and at the end; those in between are only counted."""
 _MIN_WIDTH, _MAX_WIDTH = 20, 100
 _MARKS = {
     "Creating": "·", "Pending": "·", "Initializing": "-", "Running": "█", "Degraded": "▒", "Stopping": "-", "Stopped": " ",
@@ -37,7 +37,7 @@ def _instant(text: str | None) -> float | None:
 
 
 def draw_timeline(phases: list[dict[str, Any]], ranks: list[dict[str, Any]], width: int | None = None) -> Iterator[str]:
-    """The phases with their times, then the bars over one axis."""
+    """The lines of a timeline: the phases with their times, then the bars over one axis."""
     steps = [(_instant(step["at"]) or 0.0, str(step["phase"]), str(step["message"])) for step in phases]
     begin = steps[0][0]
     ends = [_instant(attempt["endedAt"]) for rank in ranks for attempt in rank["attempts"]]
@@ -82,7 +82,7 @@ def _offset(seconds: float) -> str:
 
 
 def _draw_rank(rank: dict[str, Any], columns: int, column: Any, end: float) -> str:
-    """A digit where an attempt began, a bar while it went on, its exit code's mark at the end."""
+    """The bar of a rank: a digit where an attempt began, blocks while it ran, and ✓ or ✗ at the end."""
     bar = [" "] * columns
     attempts = rank["attempts"]
     for attempt in attempts:

@@ -31,7 +31,7 @@ def why(line: CommandLine) -> int:
 
 
 def _failure_lines(incidents: list[dict[str, Any]]) -> Iterator[str]:
-    """The newest incident as one line per rank, the root cause first; equal lines of a rank that failed again and again as one."""
+    """The newest incident, one line per rank, the root cause first; equal lines of repeated failures are merged."""
     texts = Counter(map(_failure_line, incidents[-1]["deaths"] if incidents else ()))
     yield from (f"  {text}" + (f" (×{count})" if count > 1 else "") for text, count in texts.items())
     if len(incidents) > 1:
@@ -39,7 +39,7 @@ def _failure_lines(incidents: list[dict[str, Any]]) -> Iterator[str]:
 
 
 def end_lines(ends: list[dict[str, Any]]) -> Iterator[str]:
-    """What made running programs end, and how they did: the newest, one line each."""
+    """Why running programs were stopped, and how they ended: the newest `_SHOWN_ENDS`, one line each."""
     if len(ends) > _SHOWN_ENDS:
         yield f"  {len(ends) - _SHOWN_ENDS} earlier stops; `--json` shows all"
     for end in ends[-_SHOWN_ENDS:]:

@@ -48,7 +48,7 @@ def login(line: CommandLine) -> int:
 
 
 def login_as_offered(line: CommandLine) -> int:
-    """The owner of the data directory needs no login; others log in at the identity provider, if the server has one."""
+    """Log in as the owner if its token is readable; otherwise at the identity provider, if the server has one."""
     if not os.access(os.path.join(data_dir(line), "token"), os.R_OK) and find_provider(client.connect(line)):
         return log_in_at_provider(line, with_code=False)
     return login_owner(line)
@@ -119,7 +119,7 @@ def logout(line: CommandLine) -> int:
 
 
 def _provider_logout(line: CommandLine) -> dict[str, Any]:
-    """What the server says of its identity provider; {} where it does not answer: a logout does not need it."""
+    """The server's information about its identity provider; {} if it does not answer, since a logout works without it."""
     try:
         return dict(client.connect(line).call("GET", "/api/v1/login", anonymous=True).get("oidc") or {})
     except CommandError:
@@ -127,7 +127,7 @@ def _provider_logout(line: CommandLine) -> dict[str, Any]:
 
 
 def whoami(line: CommandLine) -> int:
-    """Print the name and the rights that the server knows the caller by."""
+    """Print the name by which the server knows the caller, and when the session ends."""
     try:
         name = client.connect(line).get("/api/v1/me")["username"]
     except CommandError:

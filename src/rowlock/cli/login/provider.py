@@ -1,6 +1,6 @@
 """Logins at the server's identity provider: with a browser that is redirected to a local port, or with a code for any browser.
 
-The server speaks to the provider and keeps the client secret. This program gets the token and the refresh token, and stores
+The server talks to the provider and keeps the client secret. This program gets the token and the refresh token, and stores
 them in a file of mode 0600.
 """
 
@@ -144,7 +144,7 @@ def _open_return(host: str, port: int, state: str) -> Any:
         outcome: dict[str, str] | None = None
 
         def handle_error(self, request: Any, client_address: Any) -> None:
-            """Ignore broken connections of strangers."""
+            """Ignore broken connections."""
 
     if host not in ("127.0.0.1", "localhost"):
         raise CommandError(

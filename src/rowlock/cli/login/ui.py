@@ -1,4 +1,4 @@
-"""`rowlock ui`: an address of the web UI with a one-time code, opened in a browser where there is one."""
+"""`rowlock ui`: an address of the web UI with a one-time code, opened in a browser if possible."""
 
 from __future__ import annotations
 
@@ -37,5 +37,5 @@ def ui(line: CommandLine) -> int:
 
 
 def has_display() -> bool:
-    """Whether a graphical browser could open: this process has a display."""
+    """Whether this process has a display, so that a graphical browser could open."""
     return sys.platform == "darwin" or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))

@@ -1,8 +1,8 @@
-"""`rowlock logs --fold`: a line that several ranks write stands once, under all of them: `[ranks 0-7] epoch 3`.
+"""`rowlock logs --fold`: prints a line that several ranks write once, with all of them: `[ranks 0-7] epoch 3`.
 
-Nothing is lost, and no rank's lines change their order. A line of a rank joins an equal one that others wrote a moment before. What
-only this rank has written since its last shared line moves before it, where that is necessary: `I am 0`, `epoch 0` of
-one rank and `I am 1`, `epoch 0` of another are three lines.
+No line is lost, and the lines of each rank keep their order. A line joins an equal one that other ranks wrote shortly before; if
+necessary, lines that only this rank has written since its last shared line move before it: `I am 0`, `epoch 0` of
+one rank and `I am 1`, `epoch 0` of another become three lines.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 WINDOW = 256
-"""Lines that wait for equal ones of other ranks at most."""
+"""The most lines that wait for equal ones of other ranks."""
 HELD_S = 0.3
-"""Seconds that a follower holds a line back at most."""
+"""The longest time in seconds that a line is held back while following."""
 _TAG = re.compile(rb"\[([^\]]*)\] ")
 Key = TypeVar("Key", bytes, str)
 _NUMBERED = re.compile(r"(.*\D) ?(\d+)")
@@ -26,33 +26,33 @@ _NUMBERED = re.compile(r"(.*\D) ?(\d+)")
 
 @dataclass(slots=True, eq=False)
 class _Fold:
-    """One line, and the tag of the rank that wrote it."""
+    """One line, and the labels of the ranks that wrote it."""
 
     text: bytes
     stamp: bytes
     at: float
-    """When its first rank wrote it."""
+    """When its first rank wrote it (the caller's clock)."""
     number: int
-    """Its place among all lines; those that were given back count."""
+    """Its position among all lines, including those that have left the window."""
     labels: list[str] = field(default_factory=list)
 
 
 @dataclass(slots=True)
 class LineFolder:
-    """Takes lines with their tags, and gives them back folded. `stamped`: a time stands before each text, and the first one is shown.
+    """Folds lines with rank tags. `stamped`: each text has a time before it; the time of the first rank is shown.
     At most `window` lines are held."""
 
     stamped: bool = False
     window: int = WINDOW
     _folds: list[_Fold] = field(default_factory=list)
     _gone: int = 0
-    """How many lines were given back: the number of the first that is held."""
+    """How many lines have left the window, i.e. the number of the first that is held."""
     _by_text: dict[bytes, list[_Fold]] = field(default_factory=dict)
     _by_label: dict[str, list[_Fold]] = field(default_factory=dict)
-    """A rank's lines in their order, and in any order those with a text: of what is held."""
+    """Held lines by text (in any order), and by label (in the rank's order)."""
 
     def add(self, line: bytes, now: float = 0.0) -> Iterator[bytes]:
-        """Take a line; yields what leaves the window for it."""
+        """Add a line; yields the folded lines that leave the window."""
         tag = _TAG.match(line)
         label, text = (tag[1].decode(errors="replace"), line[tag.end() :]) if tag else ("", line)
         stamp = b""
@@ -71,7 +71,7 @@ class LineFolder:
             yield self._give_back()
 
     def _find_equal(self, label: str, text: bytes) -> _Fold | None:
-        """The first line of others with this text that this rank's can join. It comes behind all of the rank's lines then."""
+        """The first equal line of other ranks that this rank's line can join, after moving it behind all of this rank's lines."""
         own = self._by_label.get(label, [])
         loose = list[_Fold]()
         for fold in reversed(own):
@@ -95,12 +95,12 @@ class LineFolder:
             self._folds[index].number = index + self._gone
 
     def take_older(self, than: float) -> Iterator[bytes]:
-        """The lines up to the first that began after this time."""
+        """Yield the lines up to the first that was first written after this time."""
         while self._folds and self._folds[0].at < than:
             yield self._give_back()
 
     def take_all(self) -> Iterator[bytes]:
-        """All lines that are held."""
+        """Yield all held lines."""
         while self._folds:
             yield self._give_back()
 
@@ -121,7 +121,7 @@ def _remove(held: dict[Key, list[_Fold]], key: Key, fold: _Fold) -> None:
 
 
 def join_labels(labels: Iterable[str]) -> str:
-    """`rank 0`, `rank 1`, `rank 2`, `rank 5` → `ranks 0-2,5`; labels without a number stand first."""
+    """`rank 0`, `rank 1`, `rank 2`, `rank 5` → `ranks 0-2,5`; labels without a number come first."""
     plain, numbered = list[str](), dict[str, list[int]]()
     for label in labels:
         if found := _NUMBERED.fullmatch(label):
@@ -146,7 +146,7 @@ def _join_numbers(numbers: list[int]) -> str:
 
 
 def fold_lines(lines: Iterable[bytes], *, stamped: bool = False) -> Iterator[bytes]:
-    """Fold the lines of a log that is read to its end."""
+    """Fold the lines of a complete log."""
     folder = LineFolder(stamped)
     for line in lines:
         yield from folder.add(line)
@@ -154,7 +154,7 @@ def fold_lines(lines: Iterable[bytes], *, stamped: bool = False) -> Iterator[byt
 
 
 def fold_followed(lines: Iterable[bytes], *, stamped: bool = False) -> Iterator[bytes]:
-    """Fold the lines of a log that is followed: none is held for longer than `HELD_S`."""
+    """Fold the lines of a followed log: no line is held for longer than about `HELD_S`."""
     arrived: queue.SimpleQueue[bytes | BaseException | None] = queue.SimpleQueue()
 
     def read() -> None:

@@ -35,7 +35,7 @@ from rowlock.cli.submit.sending import send_submit
 TOKEN_VARIABLE, PORT_VARIABLE = "JUPYTER_TOKEN", "JUPYTER_PORT"
 _NAME = "notebook"
 _PATIENCE = 90.0
-"""Seconds that JupyterLab has until it answers."""
+"""Seconds within which JupyterLab must answer."""
 _LAST_LINES = 15
 _ENDED = ("Completed", "Failed", "Stopped", "Deleted")
 
@@ -130,12 +130,12 @@ def free_port() -> int:
         return int(listener.getsockname()[1])
 
 
-# ---------------------------------------------------------------- the way to it
+# ---------------------------------------------------------------- forwarding
 
 
 def _open_way(line: CommandLine, server: ServerClient, name: str, identity: str) -> int:
-    """Forward a port until Ctrl-C (returns 0) or the notebook ends (returns 1). Connection errors before JupyterLab listens are
-    not shown: it starts listening a few seconds after its pod."""
+    """Forward a port until Ctrl-C (returns 0) or the notebook ends (returns 1). Connection errors are not shown until JupyterLab
+    listens, which is a few seconds after its pod has started."""
     pod = _chief_pod(server, identity)
     port, token = read_access(server, pod)
     try:
@@ -179,7 +179,7 @@ def _chief_pod(server: ServerClient, identity: str) -> dict[str, Any]:
 
 
 def read_access(server: ServerClient, pod: dict[str, Any]) -> tuple[int, str]:
-    """The port on which JupyterLab listens, and its token. Raises CommandError when the pod is no notebook of rowlock."""
+    """JupyterLab's port and token. Raises CommandError when the pod was not started by `rowlock notebook`."""
     container, namespace = pod["spec"]["containers"][0], pod["metadata"]["namespace"]
     port = next((e.get("value") for e in container.get("env") or () if e["name"] == PORT_VARIABLE), "")
     for source in container.get("envFrom") or ():

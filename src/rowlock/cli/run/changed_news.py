@@ -1,4 +1,4 @@
-"""Sentences about a run that are worth a line once: they are told again when they change."""
+"""Sentences about runs that are printed once, and again only when they change."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import os
 from rowlock.cli.output import tell
 
 _FILE = "told.json"
-"""In the data directory: topic → the sentence that was told last."""
+"""A file in the data directory: topic → the last sentence that was printed."""
 
 
 def tell_changed(directory: str, sentences: dict[str, str]) -> None:
-    """Tell those sentences, by topic, that differ from what was told last time in this data directory. Where nothing can be kept, all
-    are told each time."""
+    """Print those of the sentences, given by topic, that differ from the last ones in this data directory. If the directory is not
+    writable, all are printed each time."""
     path = os.path.join(directory, _FILE)
     last: object = None
     with contextlib.suppress(OSError, ValueError), open(path, encoding="utf-8") as file:

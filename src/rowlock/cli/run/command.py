@@ -94,9 +94,9 @@ class PreparedRun(NamedTuple):
     pods: int = 0
     """0 = unknown."""
     flag_of: Mapping[str, str] = MappingProxyType(_FLAG_OF)
-    """Field of the request → what a refusal calls it."""
+    """Field of the request → its name in refusals."""
     beginning: str = ""
-    """A sentence on the checkpoints from which the job goes on, or does not."""
+    """A sentence about the checkpoints that the job resumes from, or does not use."""
 
 
 @contextlib.contextmanager
@@ -126,8 +126,8 @@ Prepare = Callable[[], contextlib.AbstractContextManager[PreparedRun]]
 
 
 def launch(line: CommandLine, prepare: Prepare, follow: Follow = follow_run) -> int:
-    """Submit the request that `prepare` yields and follow the job, by the flags `replace`, `detach`, `rm`, `backoff_limit`. The
-    submit happens inside `prepare`'s context, which cleans up when it fails. Returns the exit code of the run. Raises CommandError."""
+    """Submit the request that `prepare` yields and follow the job, as the flags `replace`, `detach`, `rm` and `backoff_limit` say. The
+    submit happens inside `prepare`'s context, which cleans up on failure. Returns the exit code of the run. Raises CommandError."""
     if line.rm and line.detach:
         raise CommandError(
             "--rm deletes the job when it has ended, and --detach does not wait for that: leave one of them out", 2
@@ -239,7 +239,7 @@ def _check_minimums(line: CommandLine) -> None:
 
 
 def _check_working_directory(line: CommandLine) -> None:
-    """Raises CommandError when the working directory does not exist: the pods run on this machine and need it."""
+    """Raise CommandError when the working directory does not exist: the pods run on this machine and need it."""
     if line.working_dir and not os.path.isdir(line.working_dir):
         raise CommandError(
             f'the working directory "{line.working_dir}" does not exist on this machine: create it, or give another one',
@@ -248,9 +248,9 @@ def _check_working_directory(line: CommandLine) -> None:
 
 
 def _check_program(line: CommandLine, first: str) -> None:
-    """Raises CommandError when nothing on this machine runs the command: it begins with a script that is not executable, or with a
-    program that is in no directory of PATH. What a server on another machine has, or an environment that is not this shell's, is
-    not known here."""
+    """Raise CommandError when this machine cannot run the command: it begins with a script that is not executable, or with a
+    program that is not in PATH. Nothing is checked for a server on another machine, or if the pods' PATH is not this
+    shell's."""
     import shutil
 
     path = shell_environment.of_shell(os.environ)["PATH"]
@@ -303,14 +303,14 @@ def find_server(line: CommandLine) -> ServerClient:
 
 
 def _program_name(command: list[str]) -> str:
-    """What a command runs, in one word: its script, or the last part of its module (`python -m pkg.train`)."""
+    """A short name for what a command runs: its script, or the last part of its module (`python -m pkg.train`)."""
     words = iter(command)
     is_python = os.path.basename(command[0]).startswith(("python", "torchrun"))
     for word in words:
         if word.endswith((".py", ".sh")):
             return os.path.basename(word).rsplit(".", 1)[0]
         module = next(words, "") if word == "-m" and is_python else ""
-        if module and not module.startswith("torch.distributed."):  # which only launches another
+        if module and not module.startswith("torch.distributed."):  # a launcher of another program
             return module.removesuffix(".__main__").rpartition(".")[2]
     return os.path.basename(command[0]).rsplit(".", 1)[0]
 

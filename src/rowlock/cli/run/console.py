@@ -1,6 +1,6 @@
 """The input of a job that runs in the foreground: data piped into `rowlock run`, or its terminal.
 
-One rank gets it: the first, or with `--debug` the one named. The others have an empty stdin, as under every launcher.
+One rank gets it: the first, or with `--debug` the given one. The others have an empty stdin, as with every launcher.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ class _Life(NamedTuple):
 
 
 class Console:
-    """`kind` is "", PIPED or TERMINAL; `rank` whose stdin it is."""
+    """`kind`: "", PIPED or TERMINAL; `rank`: the rank that gets the input."""
 
     def __init__(self, kind: str = "", rank: int = 0) -> None:
         self.kind, self.rank = kind, rank
 
     @classmethod
     def choose(cls, line: CommandLine) -> Console:
-        """Choose by the flags, else by the type of stdin. Raises CommandError when a flag asks for a terminal and there
+        """Choose the kind by the flags, else by the type of stdin. Raises CommandError when a flag needs a terminal and stdin
         is none."""
         if not line.tty and line.debug_rank is None:
             if line.detach and has_unread_input():
@@ -86,14 +86,14 @@ class Console:
         threading.Thread(target=self._feed, args=(own, identity), daemon=True).start()
 
     def _feed(self, server: ServerClient, identity: str) -> None:
-        # The program may end without reading its input. That is no error, and its exit code is reported elsewhere.
+        # The program may end without reading its input. This is not an error; its exit code is reported elsewhere.
         with contextlib.suppress(CommandError, OSError):
             if life := self._wait_for_life(server, identity, set(), ""):
                 exec_commands.copy_input(WebSocket(server, life.attach_path, [("stdin", "true")]))
 
     def converse(self, line: CommandLine, identity: str) -> bool:
-        """Connect the terminal to the program, and again to each later life of the rank (it was started again, the job was
-        suspended and resumed), until the rank has ended. False when it ended each time before it was reached: then its output
+        """Connect the terminal to the program, and again to each later run of the rank (after a restart, or after the job was
+        suspended and resumed), until the rank has ended. False when each run ended before it was attached: then its output
         is in the log only."""
         server, lives, has_spoken = client.connect(line), set[_Life](), False
         while (life := self._wait_for_life(server, identity, lives, context_flags(line))) is not None:
@@ -104,14 +104,14 @@ class Console:
         return has_spoken
 
     def _attach(self, server: ServerClient, identity: str, life: _Life) -> bool:
-        """Carry the terminal until the program ends. False when it had ended already. Raises CommandError."""
+        """Connect the terminal until the program ends. False when it had ended already. Raises CommandError."""
         streams = ("stdin", "stdout", "tty", "logs")
         try:
             websocket = WebSocket(server, life.attach_path, [(name, "true") for name in streams])
             exec_commands.run_session(websocket, stdin=True, tty=True)
         except CommandError:
             deadline = time.monotonic() + _LAST_START_S
-            while life == self._current_life(server, identity):  # the server may refuse before it shows the end
+            while life == self._current_life(server, identity):  # the server may refuse before it reports the end
                 if time.monotonic() > deadline:
                     raise
                 time.sleep(_POLL_S)
@@ -123,7 +123,7 @@ class Console:
         return next((dict(pod) for pod in pods if pod["rank"] == f"rank {self.rank}"), None)
 
     def _current_life(self, server: ServerClient, identity: str) -> _Life | None:
-        """The life of the rank in which its program runs now, as far as the server knows."""
+        """The current run of the rank's program, as far as the server knows; None if it does not run."""
         pod = self._find_pod(server, identity)
         if pod is None or pod["k8sPhase"] != "Running" or pod["completedAt"] or not pod["containers"][0]["startedAt"]:
             return None
@@ -131,8 +131,8 @@ class Console:
         return _Life(namespace, pod["name"], pod["id"], pod["restarts"])
 
     def _wait_for_life(self, server: ServerClient, identity: str, lives: Set[_Life], flags: str) -> _Life | None:
-        """Wait until the rank's program runs in a life that is not among `lives`; None when it has ended or will not start.
-        Nobody waits for the resumption of a job that never reached the terminal. `flags`: for the command that is named."""
+        """Wait for a run of the rank's program that is not in `lives`; None when the rank has ended or will not start.
+        A suspended job is not waited for if it was never attached. `flags`: context flags for the printed command."""
         over_since: float | None = None
         poll_s, is_told = _POLL_S, False
         while over_since is None or time.monotonic() - over_since < _LAST_START_S:
@@ -144,7 +144,7 @@ class Console:
                 return None
             if phase in ("Failed", "Deleted") or (phase == "Stopped" and not lives):
                 return None
-            if phase == "Completed" and over_since is None:  # by the master's end: this rank may still start
+            if phase == "Completed" and over_since is None:  # the master has ended, but this rank may still start
                 over_since = time.monotonic()
             if phase == "Stopped" and not is_told:
                 name = workload["name"]
@@ -156,7 +156,7 @@ class Console:
 
 
 def _get(server: ServerClient, path: str) -> dict[str, Any]:
-    """What the server answers; {} for a job that was deleted."""
+    """The server's answer; {} for a deleted job."""
     try:
         return dict(server.get(path))
     except client.StatusError as refusal:
@@ -166,8 +166,8 @@ def _get(server: ServerClient, path: str) -> dict[str, Any]:
 
 
 def has_unread_input() -> bool:
-    """Is there unread input that was meant for this command? A file from which another program has read already, such as the list of a
-    shell's loop, was not."""
+    """Whether stdin has unread input for this command. A file from which another program has already read, such as the list of a
+    shell loop, does not count."""
     if not _is_piped():
         return False
     if stat.S_ISREG(os.fstat(0).st_mode):
@@ -176,7 +176,7 @@ def has_unread_input() -> bool:
 
 
 def _is_piped() -> bool:
-    """Is stdin a pipe, a file or a socket? A terminal and /dev/null are not."""
+    """Whether stdin is a pipe, a file or a socket, and not a terminal or /dev/null."""
     try:
         mode = os.fstat(0).st_mode
     except OSError:

@@ -25,16 +25,16 @@ STOPPED, TERMINATED = 130, 143
 _KILL_TIMEOUT = 10
 """Seconds to wait until killed programs are gone."""
 _LAST_LINES_S = 1.0
-"""Seconds in which the other ranks usually end when one has."""
+"""Seconds within which the other ranks usually end after one has."""
 _AT_ONCE = "\x03"
 """The answer that stands for Ctrl-C."""
 _ANSWERS = {"s": "s", "stop": "s", "d": "d", "detach": "d", "": "d", "x": "x", "delete": "x", _AT_ONCE: _AT_ONCE}
-"""What is typed after Ctrl-C → what is done; anything else is asked for again."""
+"""Answer after Ctrl-C → action; other answers are asked for again."""
 _STOP_PHASES = "Stopped,Completed,Failed,Deleted"
 
 
 Follow = Callable[[CommandLine, ServerClient, str, str, Console], int]
-"""How a submitted job is followed: `follow_run`, or what calls it."""
+"""The type of `follow_run`, and of functions that wrap it."""
 
 
 def follow_run(
@@ -95,7 +95,7 @@ def follow_run(
 
 
 def _goes_on_without(rank: int, server: ServerClient, name: str, identity: str) -> bool:
-    """Whether other ranks may still write when the rank at the terminal has ended. Prints so when it is not their end, too."""
+    """Whether the log of other ranks should be followed after the rank at the terminal has ended. Reports it if the job continues."""
     body = wait_for_phase(server, {"id": identity}, "Completed", _LAST_LINES_S)
     if body["phase"] not in ("Completed", "Failed", "Deleted"):
         tell(f"Rank {rank} has ended, and job {name} goes on. What the other ranks print from now on:")
@@ -103,13 +103,13 @@ def _goes_on_without(rank: int, server: ServerClient, name: str, identity: str) 
 
 
 def _next_commands(name: str, flags: str, *, failed: bool) -> str:
-    """A hint with the commands that people use next."""
+    """A hint with the commands that are likely to be useful next."""
     first = f"`rowlock why {name}{flags}`" if failed else f"`rowlock show {name}{flags}`"
     return f"Next: {first}, `rowlock logs {name}{flags}`, `rowlock rerun {name} --replace{flags}`."
 
 
 def wait_for_start(server: ServerClient, name: str, identity: str) -> None:
-    """Wait until the job runs, and print every reason for which it waits once."""
+    """Wait until the job runs, and print each reason why it waits once."""
     last_reason = ""
     wait = f"{WORKLOADS}/{identity}/wait"
     while True:
