@@ -1,7 +1,7 @@
 """`runai` as one program: the commands of both generations, and hints for commands of other programs.
 
-Where both generations have the same word, it is the second's if the first has another name for the same output
-(`runai project list`, of which the first has `runai list projects`).
+Where both generations use the same word, the second one gets it if the first has another name for the same output
+(`runai project list` of the second is `runai list projects` of the first).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`server.json` in a data directory: which server runs there, and whether it still does."""
+"""`server.json` in a data directory: which server runs there, and whether its process is still alive."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ _PF_EXITING, _SIGKILL_MASK = 0x4, 1 << 8
 
 
 def is_dying(stat: Sequence[bytes], status: str) -> bool:
-    """Whether the kernel has ended a process, or is about to: SIGKILL is pending, or it exits. `stat`: the fields of /proc/PID/stat
-    behind its name, and `status` is the other file."""
+    """Whether a process is dead or about to be: it is a zombie, exiting, or has SIGKILL pending. `stat`: the fields of /proc/PID/stat
+    after the process name. `status`: the text of /proc/PID/status."""
     pending = (int(row.split()[1], 16) for row in status.splitlines() if row.startswith(("SigPnd:", "ShdPnd:")))
     return stat[0] in (b"Z", b"X") or bool(int(stat[6]) & _PF_EXITING) or any(mask & _SIGKILL_MASK for mask in pending)
 
 
 def is_alive(server_json: dict[str, Any]) -> bool:
-    """Whether the process that wrote this server.json still runs. One that is dying does not count, nor does a younger process with
-    the same pid. A process of another user counts, although this user cannot signal it."""
+    """Whether the process that wrote this server.json still runs. A dying process does not count, nor does a newer process that
+    reuses the pid. A process of another user counts, although this user cannot signal it."""
     pid = int(server_json.get("pid") or 0)
     try:
         os.kill(pid, 0)
@@ -38,11 +38,11 @@ def is_alive(server_json: dict[str, Any]) -> bool:
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
             boot_id = file.read().strip()
     except OSError:
-        return not os.path.isdir("/proc/self")  # without /proc only the signal can tell
+        return not os.path.isdir("/proc/self")  # without /proc, rely on the signal alone
     if is_dying(fields, status):
         return False
     if "startTicks" not in server_json:
-        return True  # an older rowlock wrote no start time: only the pid can tell
+        return True  # an older rowlock wrote no start time: rely on the pid alone
     return (server_json["startTicks"], server_json.get("bootId", boot_id)) == (int(fields[19]), boot_id)
 
 
@@ -66,7 +66,7 @@ def read_server_json(directory: str) -> dict[str, Any] | None:
 
 
 def describe_copy(directory: str) -> str:
-    """For a copied data directory whose original has a running server: a hint that says so. Otherwise ""."""
+    """A hint that the directory is a copy and the server of the original still runs; "" in all other cases."""
     try:
         with open(os.path.join(directory, "server.json"), encoding="utf-8") as file:
             server_json = json.load(file)

@@ -15,11 +15,11 @@ from rowlock.cli.grammar import CommandError
 
 FILE_NAME = "authentication.json"
 _EARLY = 30.0
-"""A token counts as expired so many seconds before its end."""
+"""Seconds before its expiry from which a token counts as expired."""
 
 
 def read_session(directory: str) -> dict[str, Any] | None:
-    """The session of a data directory; None when nobody has logged in. Raises CommandError when the file cannot be read."""
+    """The session of a data directory; None when there was no login. Raises CommandError when the file cannot be read."""
     path = os.path.join(directory, FILE_NAME)
     try:
         with open(path, encoding="utf-8") as file:
@@ -33,7 +33,7 @@ def read_session(directory: str) -> dict[str, Any] | None:
 
 
 def write_session(directory: str, user: str, answer: dict[str, Any], **kept: str) -> None:
-    """Store the token of a login; `kept` are the fields that renew it without a user, such as a client secret."""
+    """Store the token of a login. `kept`: fields that allow renewal without the user, such as a client secret."""
     session = {
         "accessToken": base64.b64encode(answer["accessToken"].encode()).decode(),
         "user": user,
@@ -61,8 +61,8 @@ def is_over(session: dict[str, Any]) -> bool:
 
 
 def renew_session(server: Any, directory: str, session: dict[str, Any]) -> str:
-    """Get a new token for an expired one of the identity provider, through the server. A refresh token may be valid only once, so
-    concurrent commands renew under a lock. Raises CommandError."""
+    """Renew an expired token of the identity provider, through the server, and return it. A refresh token may be valid only once,
+    so concurrent commands renew under a lock. Raises CommandError."""
     with _locked_session(directory):
         current = read_session(directory)
         if current is not None and not is_over(current):
@@ -84,7 +84,7 @@ def _locked_session(directory: str) -> Iterator[None]:
 
 
 def end_of_session(session: dict[str, Any]) -> str:
-    """Words that say until when the login is valid."""
+    """Text for the user: until when the login is valid."""
     ends = datetime.fromtimestamp(float(session.get("expiresAt") or 0), UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     return f"{ends}, then renewed by itself" if "refreshToken" in session or "clientSecret" in session else ends
 

@@ -1,4 +1,4 @@
-"""A streamed answer of HTTP in the pieces in which it comes, and as lines. One that breaks off is an error, not an end."""
+"""Reads a streamed HTTP response, in pieces as they arrive or in lines. A response that breaks off is an error, not an end."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from rowlock.cli.grammar import CommandError
 
 _PIECE = 1 << 16
 LONGEST_LINE = 1 << 20
-"""Bytes of a line at most: a longer one comes in pieces, because a program may print for ever without a newline."""
+"""Maximum bytes of a line: a longer one is split, because a program may print forever without a newline."""
 
 
 class StreamBroken(CommandError):
-    """A streamed answer broke off: the server has gone, or the way to it."""
+    """A streamed response broke off: the server has stopped, or the network failed."""
 
     def __init__(self) -> None:
         super().__init__("the connection to the server broke; the job goes on. Check the server: `rowlock status`")
 
 
 def read_pieces(answer: http.client.HTTPResponse) -> Iterator[bytes]:
-    """The bytes as they arrive. Raises StreamBroken when the server went away before the end.
+    """Yield the bytes as they arrive. Raises StreamBroken when the connection ends before the response does.
 
-    `readline` of an answer takes a connection that was closed between two chunks for the end of the text; `read1` does not."""
+    `HTTPResponse.readline` mistakes a connection closed between two chunks for the end of the text; `read1` does not."""
     try:
         while piece := answer.read1(_PIECE):
             yield piece
@@ -33,7 +33,7 @@ def read_pieces(answer: http.client.HTTPResponse) -> Iterator[bytes]:
 
 
 def split_lines(pieces: Iterator[bytes]) -> Iterator[bytes]:
-    """Whole lines, each with its newline; the last may have none."""
+    """Yield lines, each with its newline, which the last may lack. Lines longer than LONGEST_LINE are split."""
     rest = b""
     for piece in pieces:
         *lines, rest = (rest + piece).split(b"\n")

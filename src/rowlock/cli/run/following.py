@@ -171,7 +171,7 @@ def _handle_interrupt(line: CommandLine, name: str, identity: str) -> int:
 
 
 def _stop(server: ServerClient, name: str, identity: str, *, at_once: bool) -> None:
-    """Suspends the job and waits until its programs have ended; Ctrl-C, or `at_once`, kills them."""
+    """Suspend the job and wait until its pods have ended. Ctrl-C, or `at_once`, kills the pods without a grace period."""
     workload = server.get(f"{WORKLOADS}/{identity}")
     pods = [pod["name"] for pod in server.get(f"{WORKLOADS}/{identity}/pods")["pods"]]
     server.post(f"{WORKLOADS}/distributed/{identity}/suspend")

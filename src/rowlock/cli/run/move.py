@@ -1,6 +1,6 @@
-"""`rowlock move`: the request of a run, submitted to a cluster of a kubeconfig with the code as it was.
+"""`rowlock move`: submits the request of a run, with the code as it was then, to a cluster of a kubeconfig.
 
-A separate program (`kube/transfer/`) speaks to that cluster, because this one speaks HTTP to our server only.
+A separate program (`kube/transfer/`) talks to that cluster: the command line itself only makes HTTP requests to our server.
 """
 
 from __future__ import annotations
@@ -116,8 +116,8 @@ def _submit(line: CommandLine, parcel: dict[str, Any]) -> dict[str, Any]:
 
 
 def _settle_here(line: CommandLine, server: ServerClient, run: dict[str, Any]) -> None:
-    """After the other cluster has accepted the job: delete the job here if --delete-here was given, else say that it
-    still runs."""
+    """After the other cluster has accepted the job: delete the job here if --delete-here was given, else tell the user that
+    it still exists here."""
     try:
         phase = str(server.get(f"{WORKLOADS}/{run['id']}")["phase"])
     except client.StatusError as answer:

@@ -48,8 +48,8 @@ def submission(
 def _rank_variables(line: CommandLine, command: list[str]) -> list[dict[str, str]]:
     """The variables that torchrun would set for the only rank of a pod. The node adds GROUP_RANK, which equals the rank.
 
-    The only process of a job has them when it is asked for: a program that starts its own ranks (Lightning's Trainer, for as many
-    devices as it is given) takes LOCAL_RANK as a sign that a launcher did, and would wait for the others for ever."""
+    A job of one process gets them only with an explicit --nproc-per-node 1: a program that starts its own ranks (Lightning's
+    Trainer) takes LOCAL_RANK as a sign that a launcher has started them, and would wait for the other ranks forever."""
     if line.nproc_per_node != 1 or (command and is_torchrun(command)):
         return []
     if line.nnodes == 1 and "nproc_per_node" not in line.given_flags:
@@ -75,7 +75,7 @@ def _program(line: CommandLine, command: list[str]) -> dict[str, Any]:
 
 
 def are_arguments(line: CommandLine, command: list[str]) -> bool:
-    """Whether the words go to the image's own program, its ENTRYPOINT: they begin with a flag, and no program is called so."""
+    """Whether the words are arguments for the image's ENTRYPOINT: the first one is a flag, which cannot name a program."""
     return bool(line.image != HOST_IMAGE and command and command[0].startswith("-"))
 
 
@@ -97,8 +97,8 @@ def launch_command(command: list[str], nproc: int | str) -> list[str]:
 
 
 def parse_processes(text: str, gpus: float | None) -> int | str:
-    """What `--nproc-per-node` says, as torchrun understands it: a number, or a word that torchrun resolves in the pod. `gpus`: how many
-    the pod asks for; where they are known, words that mean them become that number. Raises CommandError."""
+    """The value of `--nproc-per-node` for torchrun: a number, or a word that torchrun resolves in the pod. `gpus`: the number that
+    the pod requests; when it is known, `gpu` and `auto` become that number. Raises CommandError."""
     words = ["auto", "cpu", "gpu"]
     if is_digits(text) and int(text) > 0:
         return int(text)
@@ -113,8 +113,8 @@ def parse_processes(text: str, gpus: float | None) -> int | str:
 
 
 def processes_per_pod(line: CommandLine, command: list[str]) -> int | str:
-    """How many ranks a pod has: as `--nproc-per-node` says, of `rowlock run` or of the torchrun that it is given. Raises CommandError
-    where they differ."""
+    """Ranks per pod: `--nproc-per-node` of `rowlock run`, or of torchrun when the command is torchrun. Raises CommandError when both
+    are given and differ."""
     own = launched_ranks(command)
     if own and "nproc_per_node" in line.given_flags and line.nproc_per_node != own:
         raise CommandError(
@@ -124,7 +124,7 @@ def processes_per_pod(line: CommandLine, command: list[str]) -> int | str:
 
 
 def environment_variables(entries: list[str]) -> list[dict[str, str]]:
-    """`NAME=VALUE`, or `NAME` for the value it has here."""
+    """Parse `NAME=VALUE`, or `NAME` for the value in this process's environment. Raises CommandError for an unset NAME."""
     variables = []
     for item in entries:
         name, equals, value = item.partition("=")

@@ -26,11 +26,11 @@ NOT_KEPT = "(not kept)"
 """The archive stores this text instead of a secret value."""
 _SHOWN = 5
 _FLAG_OF = {"name": "--name", "spec.environmentVariables": "--env", "spec.image": "its image"}
-"""Field of the request → what a message calls it."""
+"""Field of the request → its name in error messages."""
 
 
 def rerun(line: CommandLine) -> int:
-    """Submit a run again, under its own name or another, and follow it. Raises CommandError when something of the run cannot be
+    """Submit a run again, under its own name or another, and follow it. Raises CommandError when a part of the run cannot be
     restored."""
     server = client.connect(line)
     run = find_run(server, project(line), line.word("run"))
@@ -140,7 +140,7 @@ def _require_snapshot(line: CommandLine, code: dict[str, Any]) -> None:
 
 
 def _compare_packages(line: CommandLine, then: dict[str, Any], now: dict[str, Any]) -> None:
-    """Say how today's interpreter and packages differ from those of the run: only the code is restored exactly."""
+    """Warn when the interpreter or packages differ from those of the run, because only the code is restored exactly."""
     from rowlock.cli.curves.compare import changed_packages
 
     if then.get("pythonVersion") and then["pythonVersion"] != now.get("pythonVersion"):
@@ -170,7 +170,7 @@ def _set_variables(body: dict[str, Any], entries: list[str]) -> None:
 
 
 def _refuse_lost_values(body: dict[str, Any]) -> None:
-    """Raises CommandError when secret values are still missing: the archive does not keep them, so the user must give
+    """Raise CommandError when secret values are still missing: the archive does not keep them, so the user must give
     them."""
     for role in (body["spec"], body.get("masterSpec") or {}):
         for variable in role.get("environmentVariables") or ():

@@ -1,7 +1,7 @@
 """`rowlock run --rerun-on-save`: when a source file is saved, the job is stopped and submitted again.
 
-Each run is one of its own in the history. Watched are the source files that were there when the run was submitted, and Python
-files that come into their directories. What a program writes (checkpoints, metrics) starts no run.
+Each start is a separate run in the history. The command watches the source files that existed when the run was submitted, and
+Python files added to their directories. Files that a program writes (checkpoints, metrics) start no run.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from rowlock.cli.run.request import HOST_IMAGE
 from rowlock.cli.source.repository import list_files
 
 _SUFFIXES = (".py", ".pyi", ".sh", ".bash", ".yaml", ".yml", ".toml", ".cfg", ".ini")
-"""Of files that people write and programs seldom do; a file that the command names is watched whatever its name is."""
+"""Suffixes of files that people write and programs rarely do. A file that the command names is watched with any suffix."""
 _NOT_SOURCE = frozenset(("__pycache__", "node_modules", "site-packages"))
 MAX_FILES = 20_000
-"""Source files that are watched; more are hardly one program's."""
+"""Source files to watch at most: more hardly belong to one program."""
 _MAX_LOOKED_AT = 200_000
-"""Files that are looked at outside git, which knows the source files."""
+"""Files to list at most in a directory outside git; inside git, git names the source files."""
 INTERVAL = 0.1
-"""Seconds between two looks; longer where a look takes more than a twentieth of that."""
+"""Seconds between two scans of the files; 20 times the duration of a scan if that is longer."""
 _SETTLED_S, _MAX_SETTLING_S = 0.05, 2.0
-"""Seconds without a further change after which a save is whole, and how long that is waited for."""
+"""Seconds without a further change after which a save counts as complete, and the longest wait for that."""
 _SHOWN = 3
 _NO_BYTECODE = "PYTHONDONTWRITEBYTECODE"
-"""Python takes bytecode for that of a file of the same size and the same second, which may be the one before the save."""
+"""Python accepts bytecode of a file with the same size and modification second, which may be that of the version before the save."""
 
 Stamp = tuple[int, int, int]
-"""A file's inode, its time of change in nanoseconds, its size in bytes."""
+"""A file's inode, modification time in nanoseconds, and size in bytes."""
 
 
 def _sleep(seconds: float) -> bool:
@@ -46,11 +46,11 @@ def _sleep(seconds: float) -> bool:
 
 
 class SourceFiles:
-    """The source files below a directory as they are now, to be compared with what they become."""
+    """The source files below a directory and their present state, with which later scans are compared."""
 
     def __init__(self, directory: str, words: Sequence[str] = (), base: str = "") -> None:
-        """`words`: of the command; those that are files, from `base`, are watched, too. Raises CommandError where there are too many
-        files."""
+        """`words`: the words of the command; those that name files, relative to `base`, are watched too. Raises CommandError when
+        there are too many files."""
         self.directory = os.path.realpath(directory)
         found = list_files(self.directory)
         paths = _walk(self.directory) if found is None else found
@@ -69,17 +69,17 @@ class SourceFiles:
         return len(self._stamps)
 
     def wait_change(self, is_over: Callable[[float], bool] = _sleep) -> list[str]:
-        """Until a save is whole: the files that differ, relative to the directory. [] when `is_over`, which waits for so
-        many seconds at most."""
+        """Wait until a save is complete and return the changed files, relative to the directory. `is_over(seconds)` waits that long
+        at most; when it returns true, the result is []."""
         while not is_over(max(INTERVAL, 20 * self._look_s)):
             began = time.monotonic()
             stamps, before = self._read(), self._stamps
             self._look_s = time.monotonic() - began
             until = began + self._look_s + _MAX_SETTLING_S
-            while stamps != before and time.monotonic() < until:  # large files grow for a while
+            while stamps != before and time.monotonic() < until:  # a large file is still being written
                 time.sleep(_SETTLED_S)
                 stamps, before = self._read(), stamps
-            if changed := self._compare(stamps):  # an editor may put away a file for a moment
+            if changed := self._compare(stamps):  # nothing, if an editor moved a file away and back
                 return changed
         return []
 
@@ -90,7 +90,7 @@ class SourceFiles:
     def _read(self) -> dict[str, Stamp]:
         stamps = {}
         for path in self._files | _python_files(self._directories):
-            with contextlib.suppress(OSError):  # it is gone
+            with contextlib.suppress(OSError):  # deleted
                 status = os.stat(path)
                 stamps[path] = (status.st_ino, status.st_mtime_ns, status.st_size)
         return stamps
@@ -105,7 +105,7 @@ def _python_files(directories: Iterable[str]) -> set[str]:
 
 
 def _walk(top: str) -> list[str]:
-    """The files below a directory that is in no git repository, without environments and hidden ones. Raises CommandError."""
+    """The files below a directory outside git, without virtual environments and hidden files. Raises CommandError for too many."""
     found: list[str] = []
     for directory, inner, files in os.walk(top):
         inner[:] = [
@@ -130,7 +130,7 @@ class _ForegroundRun:
         self._is_over, self.is_interrupted = threading.Event(), False
 
     def follow(self, line: CommandLine, server: ServerClient, name: str, identity: str, console: Console) -> int:
-        """As `follow_run`; a save deletes the job, and so ends this."""
+        """Like `follow_run`, but a save deletes the job and thereby ends the following."""
         self.name = name
         own = ServerClient(server.url, server.directory)  # a connection belongs to one thread
         thread = threading.Thread(target=self._delete_when_saved, args=(own, identity), daemon=True)
@@ -145,7 +145,7 @@ class _ForegroundRun:
             thread.join()
 
     def _note_interrupt(self) -> None:
-        """The user decides about the job now; a save does not any more."""
+        """After Ctrl-C the user decides what happens to the job, so a save no longer deletes it."""
         self.is_interrupted = True
         self._is_over.set()
 
@@ -155,13 +155,13 @@ class _ForegroundRun:
             return
         self.changed = changed
         tell(f"Saved: {shorten_names(changed, _SHOWN)}. Job {self.name} is stopped, and runs again.")
-        # It may be gone already; the follower of the log reports a server that has stopped.
+        # The job may be gone already. If the server has stopped, the thread that follows the log reports it.
         with contextlib.suppress(CommandError):
             delete_job(server, identity, "rowlock run --rerun-on-save")
 
 
 def check(line: CommandLine, console: Console) -> None:
-    """Raises CommandError when the flags do not go together."""
+    """Raise CommandError when other flags exclude --rerun-on-save."""
     other = next((f"--{name}" for name in ("detach", "rm", "tty") if getattr(line, name)), "")
     other = "--debug" if line.debug_rank is not None else other
     if other:
@@ -178,14 +178,14 @@ def check(line: CommandLine, console: Console) -> None:
 
 
 def run_on_save(line: CommandLine, command: Sequence[str], start: Callable[[Follow], int]) -> int:
-    """Run it, and again after each save, until Ctrl-C. `start` submits the job and has it followed. Returns the exit code of the last
-    run. Raises CommandError when the first submit is refused."""
+    """Run the command, and again after each save, until Ctrl-C. `start` submits the job and follows it with the given function.
+    Returns the exit code of the last run. Raises CommandError when the first submit is refused."""
     name, code = "", 0
     if _NO_BYTECODE not in os.environ and not any(one.partition("=")[0] == _NO_BYTECODE for one in line.env):
         line.set_values(env=[*line.env, f"{_NO_BYTECODE}=1"])
     while True:
         files = SourceFiles(line.source or line.working_dir or os.getcwd(), command, line.working_dir)
-        run = _ForegroundRun(files)  # before the submit: an edit meanwhile is not lost
+        run = _ForegroundRun(files)  # made before the submit, so that it sees edits during the submit
         try:
             code = start(run.follow)
         except CommandError as error:

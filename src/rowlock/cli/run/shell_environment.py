@@ -34,8 +34,8 @@ _SHOWN, _LARGEST = 5, 3
 
 
 def collect(environ: Mapping[str, str], *, has_clean_env: bool = True) -> dict[str, str]:
-    """The variables to send. Exported shell functions and values that are no UTF-8 are left out, because a Secret cannot hold
-    them unchanged. Raises CommandError for more than a job takes along; `has_clean_env`: the command has that flag."""
+    """The variables to send. Exported shell functions and values that are not UTF-8 are left out, because a Secret cannot hold
+    them unchanged. Raises CommandError above `MAX_SHELL_ENVIRONMENT` bytes. `has_clean_env`: the command has --clean-env."""
     shell = {name: value for name, value in environ.items() if _is_sent(name) and _is_text(value)}
     sizes = {name: len(name) + len(value.encode()) for name, value in shell.items()}
     if (total := sum(sizes.values())) > MAX_SHELL_ENVIRONMENT:
@@ -49,14 +49,14 @@ def collect(environ: Mapping[str, str], *, has_clean_env: bool = True) -> dict[s
 
 
 def of_shell(environ: Mapping[str, str]) -> dict[str, str]:
-    """The shell's environment, whose PATH ends with the directory of the interpreter that runs rowlock: `python` is found in a shell
-    where the virtual environment of `venv/bin/python -m rowlock` is not activated."""
+    """The shell's environment, with the directory of rowlock's interpreter appended to PATH: a job then finds `python` even when
+    the user ran `venv/bin/python -m rowlock` without activating the virtual environment."""
     own, path = os.path.dirname(sys.executable), environ.get("PATH", os.defpath)
     return {**environ, "PATH": path if own in path.split(os.pathsep) else f"{path}{os.pathsep}{own}"}
 
 
 def describe_unsent(environ: Mapping[str, str]) -> str:
-    """One line about the variables that would go along, if their values were text; "" when there are none."""
+    """One line about the variables that are not sent because their values are not text; "" when there are none."""
     names = sorted(name for name, value in environ.items() if _is_sent(name) and not _is_text(value))
     if not names:
         return ""
@@ -70,7 +70,7 @@ def _is_sent(name: str) -> bool:
 def _is_text(value: str) -> bool:
     try:
         value.encode()
-    except UnicodeEncodeError:  # the value is no UTF-8
+    except UnicodeEncodeError:  # the value is not UTF-8
         return False
     return True
 

@@ -22,7 +22,7 @@ _SHOWN = 5
 
 
 def check(line: CommandLine) -> None:
-    """Raises CommandError when the flags or the directory allow no copy."""
+    """Raise CommandError when the flags or the directory do not allow a copy."""
     if not line.source:
         return
     if line.image != HOST_IMAGE:
@@ -43,7 +43,7 @@ def check(line: CommandLine) -> None:
 
 @contextlib.contextmanager
 def make_copy(line: CommandLine, name: str, earlier: Mapping[str, Any] | None = None) -> Iterator[WorkingCopy | None]:
-    """Yields the copy for the job of this name, None without --source. `earlier` (`snapshot`, `commit`, `changedFiles`) names an
+    """Yield the copy for the job of this name, None without --source. `earlier` (`snapshot`, `commit`, `changedFiles`) names an
     earlier snapshot to copy instead of the directory's present content. The copy is deleted when the job is not submitted."""
     if not line.source:
         yield None
@@ -60,7 +60,7 @@ def make_copy(line: CommandLine, name: str, earlier: Mapping[str, Any] | None = 
     copy = WorkingCopy.make(store, snapshot, name)
     try:
         yield copy
-    except CommandError:  # the submit was refused; after Ctrl-C that is unknown, and the copy stays
+    except CommandError:  # the submit was refused; after Ctrl-C the job may exist, so the copy stays
         copy.remove()
         raise
 
@@ -97,7 +97,7 @@ def code_facts(copy: WorkingCopy, working_directory: str) -> dict[str, Any]:
 
 
 def settle(server: ServerClient, copy: WorkingCopy, identity: str) -> None:
-    """After the job is accepted: print what it runs, and delete copies of deleted jobs."""
+    """After the job is accepted: print where its copy is, keep the snapshot, and delete copies of deleted jobs."""
     from rowlock.cli.source.snapshot import SourceStore
     from rowlock.cli.source.working_copy import tidy_up
 
@@ -122,7 +122,7 @@ def settle(server: ServerClient, copy: WorkingCopy, identity: str) -> None:
 
 
 def tell_written(copy: WorkingCopy) -> None:
-    """Name the files that programs wrote beside their source: they are in the copy, not in the source directory."""
+    """Print the files that programs wrote next to their source: they are in the copy, not in the source directory."""
     written = copy.changed_files()
     if not written:
         return

@@ -1,4 +1,4 @@
-"""Checks that the flags of a submit agree, with Run:ai's messages; and what follows a submit: attach, forwarded ports."""
+"""Checks the flags of a submit, with Run:ai's error messages; after a submit attaches to the job or forwards its ports."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ENDED = ("Completed", "Failed")
 
 
 def check_submit_flags(line: CommandLine) -> None:
-    """Raises CommandError for flags that contradict each other."""
+    """Raise CommandError for flags that contradict each other."""
     if not line.image and not says_image_elsewhere(line):
         raise CommandError("\n-i, --image must be set\n")
     if getattr(line, "attach", False):
@@ -70,7 +70,7 @@ def follow_submit(line: CommandLine, server: ServerClient, name: str) -> int:
 
 
 def _tell_of_unread_input(line: CommandLine, name: str) -> None:
-    """--stdin keeps the program's input open, and passes nothing on."""
+    """Warn about piped input that is not read: --stdin without --attach opens the program's stdin but sends nothing to it."""
     if line.stdin:
         from rowlock.cli.run.console import has_unread_input  # late: most submits have no use for it
 
@@ -81,7 +81,7 @@ def _tell_of_unread_input(line: CommandLine, name: str) -> None:
 
 
 def _attach(line: CommandLine, server: ServerClient, body: dict[str, Any]) -> int:
-    """Attach to the first pod, from its first line; of a program that has ended already, print the log. Returns its exit code."""
+    """Attach to the chief pod, from its first line; if its program has ended already, print its log. Returns its exit code."""
     chief, previous = body["additionalFields"]["chief"], False
     if body["phase"] in _ENDED:
         code = exit_code(body["phase"], server.get(f"{WORKLOADS}/{body['id']}/pods")["pods"])

@@ -1,4 +1,4 @@
-"""`runai config`, `project`, `cluster`, `list projects|nodes|clusters`, `login`, `whoami`, `version`: V1's words."""
+"""`runai config`, `project`, `cluster`, `list projects|nodes|clusters`, `login`, `whoami`, `version` of the first generation."""
 
 from __future__ import annotations
 

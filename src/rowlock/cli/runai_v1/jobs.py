@@ -1,6 +1,6 @@
-"""`runai list jobs`, `describe job`, `logs`, `delete`, `suspend`, `resume`: jobs in V1's words and columns.
+"""`runai list jobs`, `describe job`, `logs`, `delete`, `suspend`, `resume`, with the first generation's terms and columns.
 
-Scripts parse these tables by width, so the order of headers and the two blanks between columns must not change.
+Scripts parse these tables by width, so the order of headers and the two spaces between columns must not change.
 """
 
 from __future__ import annotations

@@ -86,7 +86,7 @@ def list_assets(line: CommandLine) -> int:
 
 
 def named_asset(line: CommandLine, server: client.ServerClient) -> dict[str, Any]:
-    """The asset with the name or id on the command line; the project's own come first."""
+    """The asset with the name or id on the command line. The narrowest scope (the project) wins. Raises CommandError."""
     noun, name = _noun(line), line.word("name")
     assets = assets_of(server, noun, project(line))
     order = ("project", "department", "cluster", "tenant", "system")
@@ -101,7 +101,7 @@ def named_asset(line: CommandLine, server: client.ServerClient) -> dict[str, Any
 
 
 def describe(line: CommandLine) -> int:
-    """Show an asset or a template, whole."""
+    """Show an asset or a template with all fields that are set."""
     asset = named_asset(line, client.connect(line))
     meta = {name: value for name, value in asset["meta"].items() if value not in (None, False)}
     show_yaml({**asset, "meta": meta})

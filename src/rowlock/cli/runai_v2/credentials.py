@@ -1,4 +1,4 @@
-"""`runai credential`: credentials of the project, which are Secrets. What is secret comes from a file or stdin, never as an argument."""
+"""`runai credential`: credentials of the project, stored as Secrets. Secret values come from a file or stdin, never from arguments."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _KIND_PATHS = {
 
 
 def create(line: CommandLine) -> int:
-    """Keep a credential of the project."""
+    """Store a credential of the project."""
     given = {"user": line.user, "url": line.url, "accessKeyId": line.access_key_id, "key": line.key}
     needed = {
         "access-key": ("accessKeyId",), "password": ("user",), "docker-registry": ("user", "url"), "generic-secret": ("key",),
@@ -48,7 +48,7 @@ def create(line: CommandLine) -> int:
 
 
 def read_secret(line: CommandLine) -> str:
-    """The file, or stdin, without the newline at its end. Raises CommandError."""
+    """The content of --secret-file (`-`: stdin) without the final newline. Raises CommandError when it is missing or empty."""
     if not line.secret_file:
         raise CommandError("what is secret is read from a file: --secret-file FILE (- reads stdin)", 2)
     try:
@@ -65,7 +65,7 @@ def read_secret(line: CommandLine) -> str:
 
 
 def delete(line: CommandLine) -> int:
-    """Delete a credential, and the Secret that it made."""
+    """Delete a credential and its Secret."""
     server = client.connect(line)
     credential = named_asset(line, server)
     server.delete(f"{_PATH}/{_KIND_PATHS[credential['meta']['kind']]}/{credential['meta']['id']}")

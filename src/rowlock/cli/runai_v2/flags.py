@@ -1,4 +1,4 @@
-"""The flags that many verbs of the second generation share; those of its submits are rows of `rowlock.submit_fields`."""
+"""The flags that many verbs of the second generation share. The flags of its submits are rows of `rowlock.submit_fields`."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ _OF_ONE_SUBMIT = {
     "--name-prefix", "--template", "--attach", "--pod-running-timeout", "--wait-for-submit", "--compute",
     "--environment", "--dry-run", "--project", "--data-dir",
 }  # fmt: skip
-"""Flags of a submit that templates do not have: a template holds values, and of other assets it names data sources alone."""
+"""Flags of a submit that templates do not have: a template holds values, and can refer only to data sources, not to other assets."""
 TEMPLATE = (
     Flag("--type", "distributed|training|workspace", "the workloads it is for", "distributed"),
     *(flag for flag in DISTRIBUTED if not _OF_ONE_SUBMIT & set(flag.names.split())),

@@ -1,4 +1,4 @@
-"""`runai my-credential`: the caller's own credentials, which no other user uses."""
+"""`runai my-credential`: the caller's own credentials, which no other user can use."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _FIELDS: dict[str, tuple[dict[str, str], str]] = {
     "password": ({"user": "user", "password": "password"}, "password"),
     "accessKey": ({"access-key-id": "accessKeyId", "secret-access-key": "secretAccessKey"}, "secret-access-key"),
 }
-"""Type → (key of an item → field of the request; the key whose value is secret, and may come from a file)."""
+"""Type → (key of an item → field of the request; the key whose value is secret and may come from --secret-file)."""
 _COLUMNS = (
     Column("name", "Name", lambda one: one["name"]),
     Column("type", "Type", lambda one: one["type"]),
@@ -39,13 +39,13 @@ def list_own(line: CommandLine) -> int:
 
 
 def describe(line: CommandLine) -> int:
-    """Show a credential of one's own, without what is secret."""
+    """Show one of the caller's credentials, without its secret values."""
     show_yaml(client.connect(line).get(_own_path(line)))
     return 0
 
 
 def create(line: CommandLine) -> int:
-    """Keep a credential of one's own: of --item, and of a file with what is secret."""
+    """Store a credential of the caller. Its values come from --item, the secret one also from --secret-file."""
     if not line.type:
         raise CommandError(f"say what it is: --type {'|'.join(_FIELDS)}", 2)
     known, secret_key = _FIELDS[line.type]
@@ -78,7 +78,7 @@ def create(line: CommandLine) -> int:
 
 
 def _parse_item(text: str, kind: str, known: dict[str, str]) -> dict[str, str]:
-    """`user=ana,password=a,b`: a comma ends a value where one of the known keys follows. Raises CommandError."""
+    """Parse `user=ana,password=a,b`: a comma ends a value only if a known key follows it. Raises CommandError."""
     names = "|".join(re.escape(key) for key in known)
     item: dict[str, str] = {}
     for part in re.split(rf",(?=(?:{names})=)", text) if text else []:
@@ -90,7 +90,7 @@ def _parse_item(text: str, kind: str, known: dict[str, str]) -> dict[str, str]:
 
 
 def delete(line: CommandLine) -> int:
-    """Delete a credential of one's own; workloads that use it keep its values."""
+    """Delete one of the caller's credentials. Workloads that use it keep its values."""
     client.connect(line).delete(_own_path(line))
     show(f"my-credential {line.word('name')} deleted successfully")
     return 0

@@ -128,7 +128,7 @@ DEPARTMENT_COLUMNS = (
 
 
 def list_departments(line: CommandLine) -> int:
-    """Departments are the queues above the projects' own."""
+    """List departments, which are the parent queues of the projects' queues."""
     server = client.connect(line)
     projects = read_projects(server)
     queues = server.get("/apis/scheduling.run.ai/v2/queues")["items"]
@@ -170,7 +170,7 @@ def list_nodes(line: CommandLine) -> int:
 def _show_gpus(
     line: CommandLine, columns: Sequence[Column], items: list[dict[str, Any]], nodes: list[dict[str, Any]]
 ) -> int:
-    """Show a list of things with GPUs; a table says beside itself whether those of these nodes are simulated, the others have a field."""
+    """Show a list of items with GPUs. With a table, also say on stderr if GPUs of `nodes` are simulated; other formats have a field."""
     code = show_list(line, columns, items)
     if is_table(line):
         node_usage.tell_simulated(nodes)

@@ -21,7 +21,7 @@ from rowlock.submit_fields import SUBMIT_FIELDS, flag_names
 
 
 def any_framework(line: CommandLine) -> int:
-    """`runai distributed submit`: --framework says which."""
+    """`runai distributed submit`: --framework names the framework."""
     if line.template and not line.framework:
         return submit(line, ANY_FRAMEWORK, {})  # --framework names it
     return submit(line, ANY_FRAMEWORK, {"distributedFramework": framework_of(line)})
@@ -59,8 +59,8 @@ def workspace(line: CommandLine) -> int:
 
 
 def submit(line: CommandLine, framework: str, fields: dict[str, Any]) -> int:
-    """Submit a workload of this framework, from the flags of the second generation; `fields` are what the command itself
-    says."""
+    """Submit a workload of this framework from the flags of the second generation. `fields`: spec fields that the command
+    itself sets."""
     check_submit_flags(line)
     _check_request_type(line)
     if line.wait_for_submit:
@@ -102,15 +102,15 @@ def submit(line: CommandLine, framework: str, fields: dict[str, Any]) -> int:
 
 
 def _collection(line: CommandLine, framework: str) -> str:
-    """The REST path at which the workload is created. With a template it is that of the type, where the server looks for
-    it."""
+    """The REST path that creates the workload. With a template it is the path of its type, because the server looks for the
+    template there."""
     if framework != "Standard" or not line.template:
         return f"{WORKLOADS}/distributed"
     return f"{WORKLOADS}/{'workspaces' if line.verb.startswith('workspace') else 'trainings'}"
 
 
 def _check_request_type(line: CommandLine) -> None:
-    """Raises CommandError for MIG profiles, with the reason in the table of flags."""
+    """Raise CommandError for MIG profiles, with the reason from the table of submit fields."""
     if line.gpu_request_type == "migProfile":
         reason = next(row.refuse for row in SUBMIT_FIELDS if row.v2 == "--mig-profile")
         raise CommandError(f"--gpu-request-type migProfile is not supported by rowlock: {reason}")
@@ -120,8 +120,8 @@ def _check_request_type(line: CommandLine) -> None:
 
 
 def manifest(line: CommandLine) -> int:
-    """`runai workload submit -f FILE`: objects of a manifest, in the project's namespace. Jobs become workloads, as the REST API makes
-    them; others are created as they are."""
+    """`runai workload submit -f FILE`: create the objects of a manifest in the project's namespace. Jobs become workloads through the
+    REST API; other objects are created unchanged."""
     import yaml
 
     if not line.file:
@@ -151,7 +151,7 @@ def _is_job(obj: dict[str, Any]) -> bool:
 
 
 def _create_job(server: client.ServerClient, job: dict[str, Any], place: dict[str, Any]) -> str:
-    """The name of the workload that a job's manifest became."""
+    """Create a workload from a job's manifest and return its name."""
     metadata = job.get("metadata") or {}
     prefix = "" if metadata.get("name") else str(metadata.get("generateName") or "")
     named = {"name": prefix.rstrip("-"), "useGivenNameAsPrefix": True} if prefix else {}

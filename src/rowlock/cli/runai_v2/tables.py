@@ -1,4 +1,4 @@
-"""How lists of the second generation are printed: tables with a rule, JSON, YAML, the server's own answer, chosen columns."""
+"""Prints lists of the second generation: tables with a rule, JSON, YAML or the server's raw answer, with chosen columns."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from rowlock.cli.output import show, show_json, tell
 MAX_PAGE = 500
 RULE = "─"
 _REMEMBERED = "columns"
-"""In the configuration: the columns that --set-default-columns chose, by the command."""
+"""Key in the configuration: {command: the columns that --set-default-columns chose for it}."""
 
 
 class Column(NamedTuple):
-    """`name` is what --columns calls it; `width` is what Run:ai's own table leaves for it."""
+    """A column of a list. `name`: its name in --columns. `width`: its minimum width in characters, as in Run:ai's table."""
 
     name: str
     title: str
@@ -27,14 +27,14 @@ class Column(NamedTuple):
 
 
 def show_yaml(value: Any) -> None:
-    """Print a value as YAML, its keys in their own order."""
+    """Print a value as YAML, without sorting its keys."""
     import yaml
 
     show(yaml.safe_dump(value, sort_keys=False, allow_unicode=True))
 
 
 def ruled_table(columns: Sequence[Column], rows: Sequence[dict[str, Any]], *, header: bool = True) -> str:
-    """Title-case headers, a rule of the table's full width, two blanks or more between columns."""
+    """A table with title-case headers, a rule of the table's full width, and at least two spaces between columns."""
     cells = [[str(column.read(row)) for column in columns] for row in rows]
     titles = [column.title for column in columns]
     lines = [titles, *cells] if header else cells
@@ -46,7 +46,7 @@ def ruled_table(columns: Sequence[Column], rows: Sequence[dict[str, Any]], *, he
 
 
 def is_table(line: CommandLine) -> bool:
-    """Whether a list is shown for people, as a table. Raises CommandError as `show_list` does."""
+    """Whether the command line and configuration ask for a table. Raises CommandError for two output formats."""
     return _chosen_form(line) == "table"
 
 
@@ -58,7 +58,7 @@ def _chosen_form(line: CommandLine) -> str:
 
 
 def show_list(line: CommandLine, columns: Sequence[Column], items: Sequence[dict[str, Any]], body: Any = None) -> int:
-    """The items as the line asks for them: --json, --yaml, --raw, else a table of the chosen columns."""
+    """Print the items in the requested format: --json, --yaml, --raw, else a table of the chosen columns. Returns 0."""
     wanted = _chosen_form(line)
     chosen = chosen_columns(line, columns)
     if line.set_default_columns:
@@ -74,7 +74,7 @@ def show_list(line: CommandLine, columns: Sequence[Column], items: Sequence[dict
 
 
 def chosen_columns(line: CommandLine, columns: Sequence[Column]) -> list[Column]:
-    """The columns of --columns, by name or title; else the default ones. Raises CommandError with the nearest name."""
+    """The columns of --columns, by name or title; else the default ones. Raises CommandError for an unknown column."""
     words = line.columns or (read_config(line).get(_REMEMBERED) or {}).get(line.verb)
     if not words or (line.set_default_columns and not line.columns):
         return [column for column in columns if column.is_shown]
@@ -91,7 +91,7 @@ def chosen_columns(line: CommandLine, columns: Sequence[Column]) -> list[Column]
 
 
 def _remember_columns(line: CommandLine, chosen: Sequence[Column]) -> None:
-    """Keep the columns of --columns for later lists of this command; without --columns forget them."""
+    """Store the columns of --columns as the default of this command; without --columns, delete the stored default."""
     kept = {verb: names for verb, names in (read_config(line).get(_REMEMBERED) or {}).items() if verb != line.verb}
     update_config(
         line, **{_REMEMBERED: kept | ({line.verb: [column.name for column in chosen]} if line.columns else {})}
@@ -120,7 +120,7 @@ def fetch_page(line: CommandLine, server: ServerClient, path: str, name: str, **
 
 
 def slice_items(line: CommandLine, items: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The same part of a list that the server returns whole."""
+    """Apply --max-items, --limit, --offset and --next-token to a list that the server returns without paging."""
     limits = [n for n in (line.max_items, line.limit) if n is not None]
     start = int(line.next_token) if is_digits(line.next_token or "") else line.offset
     return list(items)[start : start + min(limits) if limits else None]

@@ -1,6 +1,6 @@
-"""`list`, `describe`, `delete`, `suspend`, `resume` of every family: workloads in the words of the second generation.
+"""`list`, `delete`, `suspend`, `resume` of every family of workloads, with the terms of the second generation.
 
-Names are unique in a project, whatever the type: a verb of any family finds a workload by its name, or by its id.
+Names are unique in a project across all types, so a verb of any family finds a workload by its name or id.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ FRAMEWORKS = {
 
 
 def format_pods(workload: dict[str, Any]) -> str:
-    """`2/3`; of an elastic workload `1/1-3`."""
+    """Running/requested pods: `2/3`, or `1/1-3` for an elastic workload."""
     requested = workload["requestedPods"]
     least, most = requested.get("min"), requested.get("max")
     wanted = f"{least}-{most}" if least is not None and most is not None and least != most else requested["number"]
@@ -135,7 +135,7 @@ def named_workload(line: CommandLine, *, past: bool = False) -> tuple[ServerClie
 
 
 def _check_kind(line: CommandLine, workload: dict[str, Any]) -> None:
-    """Raises CommandError when the workload is not of the type or framework that --type or --framework give."""
+    """Raise CommandError when the workload does not have the type of --type or the framework of --framework."""
     wanted_type, wanted_framework = getattr(line, "type", None), getattr(line, "framework", None)
     is_training = (
         wanted_type == "training" and workload["type"] == "Distributed"
@@ -152,7 +152,7 @@ def _check_kind(line: CommandLine, workload: dict[str, Any]) -> None:
 
 
 def workload_by_id(server: ServerClient, identity: str) -> dict[str, Any]:
-    """The workload as the REST API answers it. Raises CommandError where there is none."""
+    """The workload with this id, as the REST API returns it. Raises CommandError when there is none."""
     try:
         return dict(server.get(f"{WORKLOADS}/{identity}"))
     except client.StatusError as refusal:

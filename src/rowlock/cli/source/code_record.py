@@ -23,16 +23,16 @@ from rowlock.cli.source.repository import find_repository
 from rowlock.cli.source.snapshot import SourceStore
 
 _PATIENCE = 3.0
-"""Seconds that a submit waits for each of its two threads, on a busy machine. The first snapshot of a large repository takes longer; the
-next one reuses its work."""
+"""Seconds that a submit waits at most for each of its two threads. The first snapshot of a large repository takes longer; the next
+one reuses its work."""
 _LONGEST = 20.0
 """Seconds that one call of git or of the interpreter may take."""
 _ASK_PYTHON = "import sys; print(sys.version.split()[0], *sys.path, sep='\\0')"
 
 
 class CodeRecording:
-    """Starts recording when it is made; `result` returns what is known by then. Without `packs` it records only the interpreter,
-    because the caller copies the code."""
+    """Starts recording in threads when constructed; `result` returns what they have found. Without `packs` it records only the
+    interpreter and its packages, because the caller copies the code."""
 
     def __init__(
         self, data_directory: str, directory: str, command: list[str], environ: Mapping[str, str], *, packs: bool = True
@@ -50,7 +50,7 @@ class CodeRecording:
             thread.start()
 
     def _guard(self, work: Any, *argv: Any) -> None:
-        """Run `work`, and turn its errors into a note: a submit must not fail because its code cannot be recorded."""
+        """Run `work` and turn its errors into a note: a submit must not fail because its code cannot be recorded."""
         try:
             work(*argv)
         except (CommandError, OSError, subprocess.SubprocessError, ValueError) as error:
@@ -77,8 +77,8 @@ class CodeRecording:
         }
 
     def result(self) -> dict[str, Any]:
-        """The facts, after a few seconds at most: `repository`, `commit`, `changedFiles`, `snapshot`, `python`, `pythonVersion`,
-        `packages`, and `note` when one of them is missing."""
+        """Wait up to `_PATIENCE` for each thread and return what was found: `repository`, `commit`, `changedFiles`, `snapshot`,
+        `python`, `pythonVersion`, `packages`, and `note` when recording failed or took too long."""
         for thread in self._threads:
             thread.join(_PATIENCE)
         late = any(thread.is_alive() for thread in self._threads)
@@ -87,7 +87,7 @@ class CodeRecording:
 
 
 def find_python(command: list[str], environ: Mapping[str, str]) -> str | None:
-    """The Python interpreter that runs a command: its first word, or that of its script's first line; None for other
+    """The Python interpreter that runs a command: its first word, or the one in the `#!` line of its script; None for other
     programs."""
     program = shutil.which(command[0], path=environ.get("PATH")) if command else None
     if program is None or os.path.basename(program).startswith("python"):

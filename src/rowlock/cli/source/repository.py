@@ -1,6 +1,6 @@
-"""What git says about the user's repository: its top directory, its commit, and the files that differ from the commit.
+"""Reads the user's repository with git: its top directory, its commit, and the files that differ from the commit.
 
-git must not run programs here: a repository that somebody unpacked can name programs in its settings (monitors, filters,
+git must not run other programs here: the settings of an untrusted, unpacked repository can name programs (monitors, filters,
 remote helpers).
 """
 
@@ -53,8 +53,8 @@ def list_files(directory: str) -> list[str] | None:
 
 
 def read_status(directory: str, timeout: float) -> str:
-    """A line for each file that differs from the commit. It runs no program that the repository's settings name;
-    programs of the user's own settings (git-lfs) do run."""
+    """One line for each file that differs from the commit. git runs no program that the repository's settings name;
+    programs in the user's own settings (git-lfs) do run."""
     quiet = {"core.fsmonitor": "false"}
     known = run_git("-C", directory, "config", "--show-scope", "--null", "--name-only", "--list", check=False).split(
         "\0"
@@ -78,8 +78,8 @@ def run_git(
     cwd: str | None = None,
     timeout: float = GIT_TIMEOUT,
 ) -> str:
-    """Run git and return its output; file names that are no UTF-8 survive. GIT_* variables of the shell are removed, because they
-    may belong to another repository."""
+    """Run git and return its output, "" when it fails and `check` is false. File names that are not UTF-8 survive. GIT_* variables
+    of the shell are removed, because they may belong to another repository. Raises CommandError."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")} | {"LC_ALL": "C"}
     try:
         done = subprocess.run(

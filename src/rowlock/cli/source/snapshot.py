@@ -1,8 +1,8 @@
-"""Snapshots of source directories, kept by git in a repository of our own below the data directory.
+"""Snapshots of source directories, stored in rowlock's own git repository below the data directory.
 
-git packs them: it implements `.gitignore`, stores equal contents once, and reads only files that have changed since the last
-snapshot of the directory. The user's own repository is read and never written.
-A snapshot's id is that of a git tree, so `git --git-dir DATA_DIR/sources/store.git diff A B` shows what differs.
+git implements `.gitignore`, stores equal contents once, and reads only files that have changed since the last snapshot of the
+directory. The user's own repository is read and never written.
+A snapshot's id is the id of a git tree, so `git --git-dir DATA_DIR/sources/store.git diff A B` shows how two snapshots differ.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from rowlock.cli.grammar import CommandError
 from rowlock.cli.source.repository import GIT_TIMEOUT, read_status, run_git, top_directory
 
 SIZE_LIMIT = 512 << 20
-"""Bytes of a source directory at most. Code is far smaller; a larger directory contains data."""
+"""Maximum bytes of a source directory. Code is far smaller; a larger directory contains data."""
 _SHOWN = 5
 KEPT_DAYS = 90
 """Days for which a snapshot is kept: as long as the archive keeps runs by default."""
 _KEPT = "refs/snapshots/"
 """Prefix of the git refs of kept snapshots; the day and the snapshot's id follow."""
 _PRUNE_CHANCE = 0.02
-"""The share of runs that also delete old snapshots, which takes a second."""
+"""Probability that a run also deletes old snapshots, which takes about a second."""
 _AS_THEY_ARE = "* -text -filter -ident -working-tree-encoding\n"
 """git attributes of the store: contents are stored unchanged, whatever the user's `.gitattributes` would convert."""
 
@@ -88,21 +88,21 @@ class SourceStore:
         return SourceSnapshot(directory, tree, len(present), left_out, empty, commit, status.count("\n"))
 
     def restore(self, directory: str, tree: str, commit: str, changed: int) -> SourceSnapshot:
-        """A snapshot that was taken of the directory earlier, at `commit` and with `changed` files. What git ignores is that of
-        now; where the directory is not there any more, it is missing."""
+        """An earlier snapshot of the directory, taken at `commit` with `changed` files changed. Its left-out paths and empty
+        directories are those that exist now; there are none if the directory is gone."""
         directory = os.path.realpath(directory)
         files = len(_paths(self._own("ls-tree", "-r", "-z", "--name-only", tree, environ={})))
         left_out, empty = self._list(directory, top_directory(directory))[1:] if os.path.isdir(directory) else ((), ())
         return SourceSnapshot(directory, tree, files, left_out, empty, commit, changed)
 
     def _list(self, directory: str, repository: str) -> tuple[set[str], tuple[str, ...], tuple[str, ...]]:
-        """Of a directory, in the repository with this top ("": in none): its source files, what is left out, and its empty
-        directories."""
+        """(source files, left-out paths, empty directories) of a directory. `repository`: the top of the working tree that contains
+        it, "" outside git."""
         base = (
             ["-C", directory] if repository else ["-C", directory, "--git-dir", self.git_dir, "--work-tree", directory]
         )
         asked = [*base, "-c", "core.fsmonitor=false", "ls-files", "-z"]
-        # With a store that is not the directory's own, only what lies in the directory counts, not what an index names.
+        # Outside git, rowlock's store serves as the repository: list what is in the directory, not what the store's index names.
         known = ("--cached", "--others") if repository else ("--others",)
 
         def list_files(*flags: str) -> list[str]:
@@ -115,7 +115,7 @@ class SourceStore:
         nested = {path for path in present if path.endswith("/") or _is_directory(os.path.join(directory, path))}
         present -= nested
         ours = {path for path in present if os.path.join(directory, path).startswith(self.data_directory + "/")}
-        if ours:  # the data directory itself is no source
+        if ours:  # the data directory itself is not source code
             present -= ours
             nested.add(os.path.relpath(self.data_directory, directory))
         own = {".git"} if os.path.lexists(os.path.join(directory, ".git")) else set()
@@ -142,7 +142,7 @@ class SourceStore:
             self._own("gc", "--quiet", "--prune=1.hour.ago", environ={})
 
     def has(self, tree: str) -> bool:
-        """Whether the snapshot of this id is here."""
+        """Whether the store has the snapshot with this id."""
         if not tree or not all(letter in "0123456789abcdef" for letter in tree):
             return False
         return bool(run_git("--git-dir", self.git_dir, "cat-file", "-t", tree, check=False).strip() == "tree")
@@ -153,7 +153,7 @@ class SourceStore:
         return self._own("diff", "--no-color", "--no-ext-diff", "--no-textconv", how, before, after, environ={})
 
     def check_out(self, tree: str, destination: str) -> None:
-        """Write the files of a snapshot into an existing directory."""
+        """Write the files of a snapshot into an existing directory. Raises CommandError."""
         index = f"{destination}.index"
         environ = {"GIT_INDEX_FILE": index}
         try:
@@ -164,19 +164,19 @@ class SourceStore:
                 os.remove(index)
 
     def _write_tree(self, directory: str, files: set[str]) -> str:
-        """Store the files as a git tree and return its id. git's index remembers size and times of every file, so that only changed
-        files are read. Concurrent runs work on their own copies of the index."""
+        """Store the files as a git tree and return its id. git's index records size and times of every file, so that only changed
+        files are read. Each concurrent run works on its own copy of the index."""
         index = self._index_path(directory)
         own = f"{index}.{os.getpid()}.{threading.get_ident()}"
         environ = {"GIT_INDEX_FILE": own}
         packing = ["-c", "core.compression=1"]
         if os.path.exists(index):
-            shutil.copy2(index, own)  # copy2 keeps the time: git reads files again that changed in the index's second
+            shutil.copy2(index, own)  # copy2 keeps the mtime: git rereads files that changed in that second
         else:
             packing += [
                 "-c",
                 "core.bigFileThreshold=1",
-            ]  # store contents in one pack: a file for each takes four times as long
+            ]  # store contents in one pack: one file each takes four times as long
         try:
             stale = [path for path in _paths(self._own("ls-files", "-z", environ=environ)) if path not in files]
             update = ("--work-tree", directory, "update-index", "-z")
@@ -212,7 +212,7 @@ def _is_directory(path: str) -> bool:
 
 
 def _check_size(directory: str, files: set[str]) -> None:
-    """Raises CommandError when the directory is too large for source code; names its largest parts."""
+    """Raise CommandError with the largest files when the files exceed SIZE_LIMIT."""
     sizes = {}
     for path in files:
         with contextlib.suppress(FileNotFoundError):  # the file was deleted meanwhile

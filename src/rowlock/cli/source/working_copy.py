@@ -1,7 +1,7 @@
 """The directory that the ranks of one job run in: a copy of a snapshot, one for all ranks and all their restarts.
 
-Source files are copied. What git ignores (data sets, checkpoints, a virtual environment) is a link to the original, so
-programs find it and what they write there stays. New files beside the source stay in the copy, which is then not deleted.
+Source files are copied. Files that git ignores (data sets, checkpoints, a virtual environment) become links to the originals, so
+that programs find them and write to them. New files next to the source stay in the copy, which is then not deleted.
 """
 
 from __future__ import annotations
@@ -63,11 +63,11 @@ class WorkingCopy(NamedTuple):
         return place if os.path.exists(place) and _is_in(os.path.realpath(self.path), os.path.realpath(place)) else None
 
     def working_directory(self, here: str) -> str:
-        """The directory of the copy that stands for `here`. For an ignored directory it is the original."""
+        """The directory of the copy that corresponds to `here`; `here` itself for an ignored directory."""
         return self.place_of(here) or os.path.realpath(here)
 
     def belongs_to(self, workload_id: str) -> None:
-        """Note the accepted job, so that a later run can delete the copy when the job is gone."""
+        """Record the id of the accepted job, so that a later run can delete the copy when the job is gone."""
         _write_facts(self.path, _read_facts(self.path) | {"workload": workload_id})
 
     def changed_files(self) -> list[str]:
@@ -130,8 +130,8 @@ def _remove(path: str) -> None:
 
 
 def tidy_up(store: SourceStore, is_gone: Callable[[str], bool]) -> None:
-    """Delete copies of deleted jobs into which programs wrote nothing; others belong to the user. It checks a few copies at
-    random, so that every copy has its turn and no run starts late."""
+    """Delete copies of deleted jobs into which programs wrote nothing; the others belong to the user. Each call checks only a few
+    random copies, so that it does not delay a run and every copy is checked eventually."""
     names = [name for name in os.listdir(os.path.join(store.root, "runs")) if name.endswith(_FACTS)]
     for name in random.sample(names, min(len(names), _TIDIED_AT_ONCE)):
         path = os.path.join(store.root, "runs", name.removesuffix(_FACTS))

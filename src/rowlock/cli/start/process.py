@@ -1,4 +1,4 @@
-"""The server's process: started in a session of its own, watched until it answers. The end of its log says why a start failed."""
+"""Starts the server's process in its own session and waits until it answers. The end of its log tells why a start failed."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from rowlock.cli.output import tell
 from rowlock.cli.server_json import read_server_json
 
 MAX_LOG_BYTES = 16 << 20
-"""A longer log is renamed at the start; an earlier renamed one is overwritten."""
+"""A start renames a longer log, replacing the log that was renamed before."""
 _STALLED_TIMEOUT = 30.0
-"""Seconds without any progress (CPU time, a line in its log) after which a starting server is given up."""
+"""Seconds without progress (CPU time, a line in its log) after which the command gives up on a starting server."""
 _STAGE_PREFIX = "starting: "
 """Prefix of log lines in which a starting server says what it does (`assembly.py`)."""
-_KILL_TIMEOUT = 5.0  # seconds that a server that is given up may take to end by itself
+_KILL_TIMEOUT = 5.0  # seconds between SIGTERM and SIGKILL for a server that did not start
 _POLL_INTERVAL = 0.02
 
 

@@ -1,8 +1,8 @@
-"""The flags of `rowlock up`, from the table of settings: parsed and checked, told to the server's process, and said again.
+"""The flags of `rowlock up`, from the table of settings: parses and checks them, and builds the server's command line from them.
 
-Nodes and GPUs of a data directory's last start hold for the next one, where the command line says nothing of them: the jobs there
-were submitted for them. All other flags open doors or change what pods are, so they count for one start; those that are dropped
-are named.
+Nodes and GPUs of the last start in a data directory apply to the next start unless the command line sets them, because the jobs
+there were submitted for them. All other flags open access or change how pods run, so they apply to one start only; the command
+names those that it drops.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ FLAGS = tuple(_flag(name, row) for name, row in SETTINGS.items() if row.cluster 
 
 
 def given_settings(line: CommandLine) -> dict[str, Any]:
-    """The settings that the command line gives, as the server takes them. Raises CommandError with code 2."""
+    """{setting: parsed value} of the flags on the command line. Raises CommandError with exit code 2 for invalid ones."""
     given = {name: row for name, row in SETTINGS.items() if name in line.given_flags and not row.internal}
     for name, row in given.items():
         if row.kind == "int":
@@ -116,14 +116,14 @@ def serve_argv(directory: str, settings: Mapping[str, Any]) -> list[str]:
 
 
 class NextStart(NamedTuple):
-    """The settings of a start, and the sentences that say what it has of the last one and what not."""
+    """The settings of a start, and sentences that tell which settings of the last start it keeps and which it drops."""
 
     settings: dict[str, Any]
     sentences: tuple[str, ...] = ()
 
 
 def next_start(directory: str, settings: Mapping[str, Any]) -> NextStart:
-    """The settings of the next start in this directory. `settings`: the flags that were given, by name."""
+    """The settings of the next start in this directory. `settings`: the values of the given flags, by setting name."""
     last = read_server_json(directory) or {}
     return continue_start(last.get("flags") if isinstance(last.get("flags"), dict) else {}, settings)
 
@@ -143,15 +143,15 @@ def continue_start(former: Mapping[str, Any] | None, settings: Mapping[str, Any]
 
 
 def restart_command(server_json: Mapping[str, Any] | None) -> str:
-    """The command line that starts the server again with the same flags. Without them it would lack the nodes and GPUs of its
-    jobs."""
+    """The command line that starts the server again with the same flags, so that it has the nodes and GPUs that its jobs
+    need."""
     flags = (server_json or {}).get("flags") or {}
     words = ["rowlock up -d" + data_dir_flag(flags.get("data_dir") or data_dir(None)), _words(_unusual_settings(flags))]
     return " ".join(filter(None, [*words, "--system" if flags.get("system") else ""]))
 
 
 def check_same_settings(directory: str, server_json: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
-    """Raises CommandError when the running server has other settings than these."""
+    """Raise CommandError when the running server has other values for these settings."""
     current_settings = server_json.get("flags") or {}
     differs = [name for name, value in settings.items() if current_settings.get(name) != value]
     if differs:
@@ -163,7 +163,7 @@ def check_same_settings(directory: str, server_json: Mapping[str, Any], settings
 
 
 def _unusual_settings(flags: Mapping[str, Any]) -> dict[str, Any]:
-    """Those settings of a start that `rowlock up` alone does not have. Flags of an older version count as absent."""
+    """Settings of a start that differ from the defaults, without `once` and internal ones. Unknown flags are ignored."""
     return {
         name: flags[name]
         for name, row in SETTINGS.items()

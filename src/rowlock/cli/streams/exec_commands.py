@@ -1,4 +1,4 @@
-"""`exec`, `bash`, `attach` and `port-forward`: into the pods of a job, in both programs' words."""
+"""`exec`, `bash`, `attach` and `port-forward` into the pods of a job, for both `rowlock` and `runai`."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from rowlock.cli.streams.websocket import CLOSE, SEND_HIGH_WATER, WebSocket, wri
 STDIN, STDOUT, STDERR, ERROR, RESIZE = 0, 1, 2, 3, 4
 _CHUNK = 1 << 15
 _POLL_S, _END_REPORT_S = 0.05, 10.0
-"""Seconds between two looks for the end of a program, and in which its node reports it."""
+"""Seconds between two checks whether a program has ended, and the time in which its node must report the end."""
 
 
 # ---------------------------------------------------------------- which pod
 
 
 def _find_running_pod(line: CommandLine, name: str) -> tuple[ServerClient, dict[str, Any]]:
-    """The running pod to use: the job's chief, the pod of `--pod`, or with `rowlock` a pod given by its own name."""
+    """The running pod to use: the job's chief, the one of `--pod` or `--rank`, or with `rowlock` a pod by its own name."""
     server = client.connect(line)
     try:
         workload = find_workload(server, project(line), name)
@@ -86,7 +86,7 @@ def subresource_path(pod: dict[str, Any], subresource: str) -> str:
 
 
 def exec_(line: CommandLine) -> int:
-    """Runs a command in a pod; its exit code is ours."""
+    """Run a command in a pod and return its exit code."""
     command = [*line.words[1:], *(line.rest or [])]
     if not line.words or not command:
         raise CommandError(f"`{line.program} {line.verb}` needs a job and a command: JOB -- COMMAND...", 2)
@@ -110,22 +110,22 @@ def _exec_in_pod(line: CommandLine, name: str, command: list[str], *, stdin: boo
 
 
 def attach(line: CommandLine) -> int:
-    """Joins the program of a pod."""
+    """Attach to the program of a pod."""
     server, pod = _find_running_pod(line, line.word("job"))
     return _attach_to(line, server, pod)
 
 
 class EndedProgram(NamedTuple):
-    """The end of a life of a pod's program. `is_previous`: the next life has begun since."""
+    """How a pod's program ended. `is_previous`: the container has been restarted since."""
 
     exit_code: int
     is_previous: bool
 
 
 def attach_from_start(line: CommandLine, server: ServerClient, pod: dict[str, Any]) -> int | EndedProgram:
-    """Join the program of a pod, from its first line (a real cluster shows what it prints from now on), until it ends. Returns its
-    exit code, 0 when the connection ended and it goes on; an `EndedProgram` when it had ended before, and nothing was shown. Raises
-    CommandError."""
+    """Attach to a pod's program until it ends, printing its log from the first line (on a real cluster only new output). Returns
+    its exit code, 0 if it still runs when the connection ends. Returns an `EndedProgram`, without printing anything, if it had
+    ended already. Raises CommandError."""
     before = int(_main_status(pod).get("restartCount") or 0)
     try:
         code = _attach_to(line, server, _require_running(pod), ("logs", "true"))
@@ -138,7 +138,7 @@ def attach_from_start(line: CommandLine, server: ServerClient, pod: dict[str, An
 
 
 def _wait_for_end(server: ServerClient, pod: dict[str, Any], restarts: int) -> EndedProgram | None:
-    """The end of the life that followed this many restarts; None when its node does not report it soon, or the pod is gone."""
+    """How the program ended that began after this many restarts; None when its node does not report it in time or the pod is gone."""
     deadline = time.monotonic() + _END_REPORT_S
     while time.monotonic() < deadline:
         try:
@@ -151,7 +151,7 @@ def _wait_for_end(server: ServerClient, pod: dict[str, Any], restarts: int) -> E
             return None
         status = _main_status(now)
         is_previous = int(status.get("restartCount") or 0) > restarts
-        is_over = is_previous or "waiting" in (status.get("state") or {})  # "waiting": for its next life
+        is_over = is_previous or "waiting" in (status.get("state") or {})  # "waiting": for its restart
         ended = (status.get("lastState" if is_over else "state") or {}).get("terminated")
         if ended:
             return EndedProgram(int(ended["exitCode"]), is_previous)
@@ -189,7 +189,7 @@ def _stream_query(container: str, *, stdin: bool, tty: bool) -> list[tuple[str, 
 
 
 def run_session(websocket: WebSocket, stdin: bool, tty: bool) -> int:
-    """Carry the streams until the program ends, and return its exit code. The terminal's settings are restored afterwards."""
+    """Copy the streams until the program ends, and return its exit code. Restores the terminal's settings. Raises CommandError."""
     resize_reader, resize_writer = os.pipe()
     for end in (resize_reader, resize_writer):
         os.set_blocking(end, False)
@@ -259,7 +259,7 @@ def _exit_code(status: bytes) -> int:
 
 @contextlib.contextmanager
 def _raw_terminal() -> Iterator[None]:
-    """Put the terminal into raw mode, so that every key, also Ctrl-C, goes to the program."""
+    """Put the terminal into raw mode, so that every key, including Ctrl-C, goes to the program."""
     import termios
     import tty
 
@@ -275,7 +275,7 @@ def _raw_terminal() -> Iterator[None]:
 
 
 def port_forward(line: CommandLine) -> int:
-    """Ports of this machine lead into a pod, until Ctrl-C."""
+    """Forward ports of this machine to ports of a pod, until Ctrl-C."""
     pairs = [_parse_ports(text) for text in [*line.port, *line.words[1:]]]
     if not line.words or not pairs:
         raise CommandError(f"`{line.program} {line.verb}` needs a job and ports: JOB --port 8080:80", 2)
@@ -306,7 +306,7 @@ def forward_connections(
     listeners: dict[socket.socket, int],
     tell_error: Callable[[str], None] = _tell_error,
 ) -> None:
-    """Forward every connection to a listener to the same port of the pod, until a listener is closed."""
+    """Forward every connection to the pod's port, until a listener is closed. `listeners`: {listening socket: port of the pod}."""
     while True:
         try:
             for ready_listener in select.select(list(listeners), [], [])[0]:
@@ -333,7 +333,7 @@ def _parse_ports(text: str) -> tuple[int, int]:
 def _forward_connection(
     server: ServerClient, path: str, port: int, local: socket.socket, tell_error: Callable[[str], None]
 ) -> None:
-    """Forward one connection. Report an error; other connections go on."""
+    """Forward one connection. An error is reported and does not affect other connections."""
     with local:
         try:
             websocket = WebSocket(server, path, [("ports", str(port))])

@@ -1,4 +1,4 @@
-"""Flags of the commands that lead into a running pod: `rowlock` and `runai` spell them alike."""
+"""Flags of `exec`, `attach` and `port-forward`: they are the same in `rowlock` and `runai`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`rowlock logs`: all ranks of a job in one stream, each line under its rank; or one rank's, or one pod's as its program wrote it."""
+"""`rowlock logs`: prints all ranks of a job in one stream, each line labelled with its rank, or one rank or one pod unlabelled."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ GONE_CHIEF = "chief"
 
 
 class _ChosenPod(NamedTuple):
-    """A pod by its name, "" = none is named; `local_rank`: the one that is meant of the ranks that torchrun starts in it."""
+    """A pod by its name, "" if none was chosen. `local_rank`: the chosen one of several ranks that torchrun starts in the pod."""
 
     name: str
     local_rank: int | None = None
 
 
 def _lines_of_end(count: int | None) -> int | None:
-    """What --tail asks for; None is the whole log, which kubectl calls -1. Raises CommandError."""
+    """The value of --tail; None for the whole log, which is -1 as in kubectl. Raises CommandError."""
     if count is not None and count < -1:
         raise CommandError(f"--tail must be at least 0, or -1 for all lines, but is {count}", 2)
     return None if count == -1 else count
@@ -62,7 +62,7 @@ def logs(line: CommandLine) -> int:
             options["tail"] = None  # the server counts lines of the pod, not of the rank
         own = {**options, "previous": line.previous, "localRank": chosen.local_rank}
         if line.rank is not None and not sys.stdout.isatty():
-            own["progress"] = False  # a bar is a line, as without --rank
+            own["progress"] = False  # a progress bar becomes one line, as without --rank
         read = server.stream_lines if counts_here else server.stream_pieces
         lines = read(f"{path}/pods/{chosen.name}/logs", **own)
         write_lines(deque(lines, tail) if counts_here else lines)
@@ -72,7 +72,7 @@ def logs(line: CommandLine) -> int:
 
 
 def _tell_why_nothing_comes(line: CommandLine, workload: dict[str, Any]) -> None:
-    """Tells the user why a followed job prints nothing yet."""
+    """Tell the user why a followed job prints nothing yet."""
     name, phase, reason = workload["name"], workload["phase"], workload.get("phaseMessage")
     if phase == "Stopped":
         tell(f"Job {name} is suspended: `rowlock resume {name}{context_flags(line)}` starts it again")
@@ -81,8 +81,8 @@ def _tell_why_nothing_comes(line: CommandLine, workload: dict[str, Any]) -> None
 
 
 def find_pod_name(server: client.ServerClient, workload: dict[str, Any], word: str, *, gone: bool = False) -> str:
-    """The full name of a pod, given by its name or by the part after the job's name. With `gone` the pod may be deleted; the
-    server resolves it."""
+    """The full name of a pod, from its name or the part after the job's name. With `gone` the pod may be deleted: the server then
+    resolves the name. Raises CommandError."""
     names = [p["name"] for p in client.list_all(server, f"{WORKLOADS}/{workload['id']}/pods", "pods")]
     for name in names:
         if word in (name, name.removeprefix(f"{workload['name']}-")):
@@ -96,7 +96,7 @@ def find_pod_name(server: client.ServerClient, workload: dict[str, Any], word: s
 
 
 def selected_pod(server: client.ServerClient, workload: dict[str, Any], line: CommandLine) -> str:
-    """The pod, of those that are there, that `--pod` or `--rank` names; "" when neither flag is given."""
+    """The existing pod that `--pod` or `--rank` names; "" when neither flag is given. Raises CommandError."""
     return _choose_pod(server, workload, line, gone=False).name
 
 
@@ -112,7 +112,7 @@ def _choose_pod(server: client.ServerClient, workload: dict[str, Any], line: Com
 
 
 def _pod_of_rank(server: client.ServerClient, workload: dict[str, Any], rank: int, *, gone: bool) -> _ChosenPod:
-    """The pod that runs this rank of the job."""
+    """The pod that runs this rank of the job. Raises CommandError when there is none."""
     pods = client.list_all(server, f"{WORKLOADS}/{workload['id']}/pods", "pods")
     ranks = {p["rank"]: str(p["name"]) for p in pods}
     if name := ranks.get(f"rank {rank}"):
@@ -129,7 +129,7 @@ def _pod_of_rank(server: client.ServerClient, workload: dict[str, Any], rank: in
 
 
 def _pod_of_launched_rank(workload: dict[str, Any], rank: int, pods: list[dict[str, Any]]) -> _ChosenPod | None:
-    """The pod in which torchrun starts this rank, the last where it was made anew. None when it is not known what ranks torchrun starts.
+    """The pod in which torchrun starts this rank, the newest if it was recreated. None when it is unknown which ranks torchrun starts.
     Raises CommandError when the job has no such rank."""
     launched = [
         (str(p["name"]), p["launchedRanks"]["first"], p["launchedRanks"]["count"]) for p in pods if p["launchedRanks"]
@@ -151,8 +151,8 @@ def _pod_of_launched_rank(workload: dict[str, Any], rank: int, pods: list[dict[s
 
 
 def write_merged(server: client.ServerClient, path: str, *, fold: bool = False, **options: Any) -> None:
-    """Print the merged log of all ranks, with `fold` equal lines of several ranks once. On a terminal, progress bars stay below it
-    otherwise, each labelled with its rank."""
+    """Print the merged log of all ranks. `fold`: print equal lines of several ranks once. Without it, a terminal shows each rank's
+    progress bar below the log, labelled with the rank."""
     if fold:
         fold_all = fold_followed if options.get("follow") else fold_lines
         write_lines(fold_all(server.stream_lines(path, **options), stamped=bool(options.get("timestamps"))))

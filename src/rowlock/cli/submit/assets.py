@@ -8,7 +8,7 @@ from rowlock.cli.grammar import CommandError, CommandLine
 
 
 def environment_asset(line: CommandLine) -> str:
-    """The environment asset that V2's --environment names; "" when the flag only sets variables, as V1's always does. Raises
+    """The environment asset that V2's --environment names; "" when the flag only sets variables, as it always does in V1. Raises
     CommandError for two assets."""
     if "environment_variable" not in vars(line):
         return ""
@@ -19,7 +19,7 @@ def environment_asset(line: CommandLine) -> str:
 
 
 def data_sources(line: CommandLine) -> list[dict[str, str]]:
-    """The data sources of --datasource, as REST names them."""
+    """The data sources of --datasource, as the REST API's `[{"id": NAME}]`."""
     given = getattr(line, "datasource", None) or ()
     return [{"id": name} for value in given for name in value.split(",") if name]
 

@@ -1,4 +1,4 @@
-"""The flags of every submit, derived from the table of submit fields: those of a generation and a framework."""
+"""The flags of every submit by generation and framework, derived from the table of submit fields."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ _FLAG_KINDS = {
     "text": "text", "words": "text", "quantity": "text", "duration": "text", "preferred topology": "text",
     "required topology": "text", "int": "int", "float": "float", "gpus": "float", "switch": "switch", "own user": "maybe",
 }  # fmt: skip
-"""Kind of field → kind of flag in the grammar. Choices stay choices; flags of all other kinds may be repeated."""
+"""Kind of field → kind of flag in the grammar. Choices stay choices; flags of all kinds missing here may be repeated."""
 
 
 def flag_of(row: SubmitField, generation: int) -> Flag | None:
-    """The flag that spells the field in a generation."""
+    """The flag for the field in a generation; None when it has none."""
     names = row.spellings(generation)
     return _make_flag(row, names, generation, row.help) if names else None
 
 
 def master_flag_of(row: SubmitField, generation: int) -> Flag | None:
-    """The flag that spells the field for the master alone."""
+    """The flag that sets the field for the master alone; None when there is none."""
     names = row.master_spellings(generation)
     if not names:
         return None

@@ -1,4 +1,4 @@
-"""Values of flags that have parts: `NAME=VALUE`, `key=value,...`, `host:container:ro`, as objects of the REST API."""
+"""Parses flag values that have parts (`NAME=VALUE`, `key=value,...`, `host:container:ro`) into objects of the REST API."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _NUMBERS = frozenset({"seconds", "container", "external"})
 
 
 def parse_pairs(entries: Sequence[str], flag: str) -> list[dict[str, Any]]:
-    """`NAME=VALUE` each."""
+    """Parse entries `NAME=VALUE` into `{"name", "value"}`. `flag` is named in errors. Raises CommandError."""
     pairs = []
     for item in entries:
         name, equals, value = item.partition("=")
@@ -23,13 +23,13 @@ def parse_pairs(entries: Sequence[str], flag: str) -> list[dict[str, Any]]:
 
 
 def parse_resources(entries: Sequence[str], flag: str) -> list[dict[str, Any]]:
-    """`name=quantity,...` each, as the REST API takes extended resources. `flag` is named in errors."""
+    """Parse entries `name=quantity,...` into the REST API's extended resources. `flag` is named in errors."""
     items = [part for item in entries for part in item.split(",")]
     return [{"resource": pair["name"], "quantity": pair["value"]} for pair in parse_pairs(items, flag)]
 
 
 def parse_items(entries: Sequence[str], flag: str) -> list[dict[str, Any]]:
-    """`key=value,...` each, by the table of the flag's keys; a word without `=` is a switch."""
+    """Parse entries `key=value,...` with the flag's keys in `ITEM_KEYS`; a word without `=` is a switch. Raises CommandError."""
     return [_parse_item(entry, flag) for entry in entries]
 
 
@@ -60,7 +60,7 @@ def _parse_item(entry: str, flag: str) -> dict[str, Any]:
 
 
 def _split_constant(field: str) -> tuple[str, bool | None]:
-    """`readOnly=true` → a switch; a bare field takes what is written."""
+    """`readOnly=true` → ("readOnly", True), a switch; `path` → ("path", None), a field that takes the written value."""
     name, equals, word = field.partition("=")
     return name, word == "true" if equals else None
 
@@ -73,7 +73,7 @@ def _set_part(item: dict[str, Any], path: str, value: Any) -> None:
 
 
 def parse_volume(text: str, flag: str) -> dict[str, Any]:
-    """V1's `host:container[:ro|rw][:nfs-server]`; read-write unless it says otherwise. With a `server` it is an NFS export."""
+    """Parse V1's `host:container[:ro|rw][:nfs-server]`, read-write by default. The result has `server` for an NFS export."""
     host, _, rest = text.partition(":")
     container, _, mode = rest.partition(":")
     if not host.startswith("/") or not container.startswith("/"):
@@ -90,7 +90,7 @@ def parse_volume(text: str, flag: str) -> dict[str, Any]:
 
 
 def parse_claim(text: str, flag: str) -> dict[str, Any]:
-    """V1's `NAME:PATH[:ro]` for a claim that exists, `[CLASS]:SIZE:PATH[:ro]` for a new one."""
+    """Parse V1's `NAME:PATH[:ro]` for an existing claim, or `[CLASS]:SIZE:PATH[:ro]` for a new one."""
     parts = text.split(":")
     read_only = parts[-1] in ("ro", "rw") and parts.pop() == "ro"
     if len(parts) == 2 and parts[1].startswith("/"):

@@ -1,4 +1,4 @@
-"""The server's refusal of a submit, with the flags that were typed instead of the request's fields."""
+"""Translates the server's refusal of a submit: replaces the request's field names by the flags that the user typed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _flag_of_field(field: str, flag_of: Mapping[str, str]) -> str:
 
 
 def _name_flags(details: str, field: str, flag_of: Mapping[str, str]) -> str:
-    """The sentence with the flags of the fields beside this one that it names: "no less than cpuCoreRequest"."""
+    """The sentence with flags for the sibling fields of this one that it mentions: "no less than cpuCoreRequest"."""
     parent = field.rpartition(".")[0]
 
     def flag(word: re.Match[str]) -> str:

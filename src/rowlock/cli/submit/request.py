@@ -1,4 +1,4 @@
-"""The flags of a submit → the `spec` and the `masterSpec` of Run:ai's REST API, by the table of submit fields."""
+"""Converts the flags of a submit to `spec` and `masterSpec` of Run:ai's REST API, with the table of submit fields."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def request_specs(line: CommandLine, generation: int, framework: str) -> tuple[S
 
 
 def _name_nfs_server(spec: Spec, line: CommandLine) -> None:
-    """V1's --nfs-server: the directories of -v are that server's."""
+    """V1's --nfs-server: turn the host directories of -v into exports of that NFS server. Raises CommandError without -v."""
     server, storage = getattr(line, "nfs_server", None), spec.get("storage", {})
     if server:
         exports = [{**volume, "server": server} for volume in storage.pop("hostPath", [])]
@@ -90,7 +90,7 @@ def _parse_names(values: Sequence[str], _: str) -> list[str]:
 
 
 def _parse_key_variables(source_field: str, word: str) -> Callable[[Sequence[str], str], list[dict[str, Any]]]:
-    """Reads variables whose values are keys of something: of a Secret, or of a credential of the submitter."""
+    """A parser of `NAME=HOLDER,key=KEY`: variables whose values are in a Secret or a credential of the submitter."""
 
     def parse(values: Sequence[str], name: str) -> list[dict[str, Any]]:
         variables = []
@@ -110,7 +110,7 @@ def _parse_field_variables(values: Sequence[str], name: str) -> list[dict[str, A
 
 
 def _parse_container_ports(values: Sequence[str], name: str) -> list[dict[str, Any]]:
-    """V1's LOCAL:REMOTE; the container's port is REMOTE."""
+    """Parse V1's LOCAL:REMOTE; REMOTE is the container's port. Raises CommandError."""
     ports = [value.rpartition(":")[2] for value in _parse_names(values, name)]
     for value, port in zip(_parse_names(values, name), ports, strict=True):
         if not is_digits(port) or not 0 < int(port) < 65536:
@@ -171,7 +171,7 @@ def _parse_environment(values: Sequence[str], name: str) -> dict[str, Any]:
 
 
 def _parse_volumes(values: Sequence[str], name: str) -> dict[str, Any]:
-    """Directories of the node, and those of NFS servers."""
+    """Split the volumes of -v into directories of the node and exports of NFS servers."""
     volumes = [parse_volume(value, name) for value in values]
     parts = {
         "storage.hostPath": [one for one in volumes if "server" not in one],

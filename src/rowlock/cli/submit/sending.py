@@ -1,4 +1,4 @@
-"""A submit, sent until it is answered: with a key (`Idempotency-Key`) by which the server knows the second try again."""
+"""Sends a submit and retries it when the answer is lost; the server recognizes a retry by its `Idempotency-Key`."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from rowlock.cli.output import tell
 
 
 def send_submit(server: client.ServerClient, path: str, body: Any, **query: Any) -> Any:
-    """POST a workload, and answer the decoded JSON. Where the answer is lost, or leaves open whether the job was made, the same
-    request is sent again, three times at most; there is one job, however many tries came through. Raises as
-    `ServerClient.call` does."""
+    """POST a workload and return the decoded JSON. When the answer is lost, or leaves open whether the job was created, send the
+    same request again, up to three times. At most one job results, however many attempts reach the server. Raises like
+    `ServerClient.call`."""
     import uuid
 
     headers, pauses = {submit_fields.KEY_HEADER: str(uuid.uuid4())}, iter(submit_fields.PAUSES_S)
@@ -36,5 +36,5 @@ def _may_have_happened(error: client.StatusError | client.Unanswered) -> bool:
 
 
 def _is_decided(error: client.StatusError | client.Unanswered) -> bool:
-    """Whether the server has refused the submit, so that another try would hear the same."""
+    """Whether the server has refused the submit for good, so that another attempt would be refused too."""
     return isinstance(error, client.StatusError) and error.status not in submit_fields.UNDECIDED

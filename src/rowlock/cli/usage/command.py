@@ -1,4 +1,4 @@
-"""`rowlock top [JOB]`: nodes and jobs, or the ranks of one job, and what they use now."""
+"""`rowlock top [JOB]`: shows what nodes and jobs, or the ranks of one job, use now."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def top(line: CommandLine) -> int:
 
 
 def _watch(server: ServerClient, path: str, query: dict[str, str], interval: int) -> int:
-    """Show the table again and again until Ctrl-C: on a terminal in place, else one below the other."""
+    """Print the tables every `interval` seconds until Ctrl-C: in place on a terminal, else one below the other."""
     is_terminal = sys.stdout.isatty()
     try:
         while True:
@@ -68,7 +68,7 @@ def _watch(server: ServerClient, path: str, query: dict[str, str], interval: int
 
 
 def _draw(answer: dict[str, Any], project_name: str) -> Iterator[str]:
-    """The tables; `project_name` is "" for all projects, whose jobs say where they belong."""
+    """The tables as text. `project_name` is "" for all projects: the table of jobs then has a column PROJECT."""
     with_project = not project_name
     if "pods" in answer:
         yield _header_line(answer)

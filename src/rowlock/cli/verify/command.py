@@ -1,4 +1,4 @@
-"""`rowlock verify-resume -- python train.py`: checks that a killed run resumes bit for bit as if it had not been killed.
+"""`rowlock verify-resume -- python train.py`: checks that a killed run continues bit for bit as if it had not been killed.
 
 It runs the program three times on this machine: to the end; until it kills itself at a random step; and on from the
 checkpoint. The program must use `rowlock.runtime.Checkpoint`, which records fingerprints after each step; these are compared.
@@ -119,7 +119,7 @@ class _Verification:
         record = self._place / run.name.lower()
         record.mkdir()
         directory = self._place / f"checkpoints-{'whole' if run is _Run.WHOLE else 'interrupted'}"
-        directory.mkdir(exist_ok=True)  # as the directory of a job, for what the program writes there itself
+        directory.mkdir(exist_ok=True)  # exists like a job's directory, because the program may write there
         variables = {f"ROWLOCK_VERIFY_{key}": str(value) for key, value in settings.items()}
         variables |= {
             "ROWLOCK_VERIFY_RECORD": str(record),
@@ -136,8 +136,8 @@ class _Verification:
         return recordings
 
     def _was_killed(self, codes: Sequence[int | None], recordings: Mapping[int, Recording]) -> bool:
-        """Whether a rank came to the step of the kill and all are dead: the others fail or hang when one is gone, and a shell
-        or torchrun ends with a code of its own."""
+        """Whether a rank reached the step of the kill and no rank succeeded. Other exit codes say nothing: the other ranks fail
+        or hang when one is gone, and a shell or torchrun ends with a code of its own."""
         return 0 not in codes and any(self._kill_at in recording.steps for recording in recordings.values())
 
     def _describe_failure(

@@ -1,4 +1,4 @@
-"""The ranks of one run as processes of this machine, with the variables that torchrun would give them."""
+"""Runs the ranks of one run as processes of this machine, with the variables that torchrun would set."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 _POLL_INTERVAL = 0.02
 _END_TIMEOUT = 10.0
-"""Seconds between SIGTERM and SIGKILL for ranks that are left over."""
+"""Seconds between SIGTERM and SIGKILL for remaining ranks, and seconds that ranks get to end after another rank has failed."""
 
 
 def run_ranks(
@@ -45,7 +45,7 @@ def run_ranks(
 
 
 def _wait(processes: Sequence[subprocess.Popen[bytes]], deadline: float) -> None:
-    """Wait until all have ended, or until one has failed and the others had a moment to notice."""
+    """Wait until all have ended, one has failed and the others had `_END_TIMEOUT` to notice, or the deadline has passed."""
     grace = 0.0
     while (codes := [process.poll() for process in processes]).count(None):
         now = time.monotonic()
@@ -57,7 +57,7 @@ def _wait(processes: Sequence[subprocess.Popen[bytes]], deadline: float) -> None
 
 
 def _end(processes: Sequence[subprocess.Popen[bytes]]) -> None:
-    """End those that are left. Another Ctrl-C meanwhile kills them at once."""
+    """End the remaining processes: SIGTERM, then SIGKILL. Another Ctrl-C meanwhile kills them at once."""
     try:
         _send(signal.SIGTERM, processes)
     finally:

@@ -1,4 +1,4 @@
-"""Compares two recordings of a run: the first difference, and what the program forgot to save."""
+"""Compares two recordings of a run: finds the first difference, and what the program forgot to save."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Recording:
 
 @dataclass(frozen=True, slots=True)
 class RunDifference:
-    """The first difference of two runs."""
+    """The first difference between two runs."""
 
     rank: int
     step: int
@@ -69,7 +69,7 @@ def read_recording(path: Path) -> Recording:
 
 
 def read_recordings(directory: Path, world_size: int) -> dict[int, Recording]:
-    """Read the recordings of `world_size` ranks, and of more where the program has started more by itself (torchrun)."""
+    """{rank: recording} of `world_size` ranks, and of further ranks if the program has started more itself (torchrun)."""
     ranks = {int(path.stem.removeprefix("rank-")) for path in directory.glob("rank-*.jsonl")}
     return {rank: read_recording(directory / f"rank-{rank}.jsonl") for rank in sorted(ranks | set(range(world_size)))}
 
@@ -86,7 +86,7 @@ def first_difference(
 
 
 def ranks_with_other_steps(reference: Mapping[int, Recording], resumed: Mapping[int, Recording]) -> list[int]:
-    """Ranks that did not take the steps again that they took in the whole run after the one that they resumed after."""
+    """Ranks whose steps after their resume are not exactly the steps that they took after that point in the whole run."""
     return [
         rank for rank in sorted(reference.keys() | resumed.keys())
         if rank not in reference or rank not in resumed
