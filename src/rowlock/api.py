@@ -76,7 +76,7 @@ class WriteSequence:
 
 
 class WriteOptions(msgspec.Struct, frozen=True):
-    """How to write. `manager` is the field manager recorded in managedFields; "" records none."""
+    """Options of a write. `manager`: the field manager recorded in managedFields; "" records none."""
 
     dry_run: bool = False
     manager: str = ""
@@ -87,7 +87,7 @@ class WriteOptions(msgspec.Struct, frozen=True):
     warnings: list[str] = []  # msgspec copies it for each instance
     """Filled by the callee: sentences for the Warning header."""
     is_large: bool = False
-    """For a patch: it, or its object, is so large that it is applied in another thread."""
+    """For a patch: the patch or its object is so large that it is applied in another thread."""
     sequence: WriteSequence | None = None
     """The sequence that this write belongs to."""
     review: Callable[[Object | None, Object], None] | None = None
@@ -101,7 +101,7 @@ class WriteOptions(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class DeleteOptions:
-    """How to delete. `grace` in seconds, None = the object's own; `uid`/`revision` are preconditions."""
+    """Options of a delete. `grace`: seconds, None = the object's own grace period. `uid` and `revision` are preconditions."""
 
     propagation: Propagation | None = None
     grace: int | None = None
@@ -194,7 +194,7 @@ class Api(Protocol):
 
 
 class View(Protocol):
-    """A consistent, read-only view of the cluster's committed objects, for deciding.
+    """A consistent, read-only view of the cluster's committed objects, on which controllers decide.
 
     It does not change during one call of a deciding function; iteration order is (namespace, name)."""
 
@@ -297,7 +297,7 @@ Write = Create | Update | Patch | Delete | Bind | Record
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What to write, in this order; and when to reconcile again (seconds from now, None = only after a change).
+    """The writes to make, in this order, and when to reconcile again (seconds from now, None = only after a change).
 
     A write that fails ends the turn, and the key is requeued with backoff; Conflict and AlreadyExists are not
     logged, because the view was stale. `requeue` also requeues the key with backoff: the controller could not do everything,
@@ -316,12 +316,12 @@ class Controller(Protocol):
 
     name: str
     kinds: tuple[Kind, ...]
-    """Changes of these kinds wake it."""
+    """Kinds whose changes are passed to `keys`."""
 
     def keys(self, view: View, change: Change) -> Iterable[Key]:
         """The keys to reconcile after a change. Controllers for the whole cluster return one constant key."""
         ...
 
     def decide(self, view: View, key: Key, now: float) -> Decision:
-        """What to do about `key`. Pure except for caches: the same view, key and `now` give the same decision."""
+        """Decide what to do about `key`. Pure except for caches: the same view, key and `now` give the same decision."""
         ...

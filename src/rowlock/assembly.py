@@ -283,7 +283,7 @@ class Server:
                 task.cancel()
 
     def open_door(self, rest_api: RestApi, token: str, listeners: sockets.BrowserListeners) -> BrowserDoor:
-        """The browsers' door, on the loopback port and, if configured, at another address."""
+        """Create the `BrowserDoor`, for the loopback port and, if configured, another address."""
         options = self.options
         port, ui_port = listeners.ports
         names = sockets.server_names(sockets.parse_ui_address(options.ui_address)[0], options.tls_san)

@@ -2,21 +2,21 @@
 
     ApiError
     ├── BadRequest            400  BadRequest          the request itself makes no sense
-    ├── Unauthorized          401  Unauthorized        who are you?
-    ├── Forbidden             403  Forbidden           admission or rights say no
+    ├── Unauthorized          401  Unauthorized        missing or invalid credentials
+    ├── Forbidden             403  Forbidden           refused by admission or authorization
     ├── NotFound              404  NotFound            no such object, kind or path
-    ├── Unsupported           405  MethodNotAllowed    outside the fence: we do not do this, and say so
+    ├── Unsupported           405  MethodNotAllowed    rowlock deliberately does not support this
     ├── NotAcceptable         406  NotAcceptable       no such representation
-    ├── Conflict              409  Conflict            somebody wrote first, or a precondition failed
+    ├── Conflict              409  Conflict            another write came first, or a precondition failed
     │   └── AlreadyExists     409  AlreadyExists       the name is taken
     ├── Expired               410  Expired             that revision has been compacted away
     ├── TooLarge              413  RequestEntityTooLarge
     ├── UnsupportedMediaType  415  UnsupportedMediaType
-    ├── Invalid               422  Invalid             understood, and wrong; carries one cause per field
+    ├── Invalid               422  Invalid             well-formed but invalid; carries one cause per field
     ├── TooManyRequests       429  TooManyRequests     try again later (evictions, full queues)
-    ├── Internal              500  InternalError       our fault
+    ├── Internal              500  InternalError       a bug or failure in the server
     ├── Unavailable           503  ServiceUnavailable  the store cannot take writes now (disk full, shutting down)
-    └── Timeout               504  Timeout             the caller's own time limit passed
+    └── Timeout               504  Timeout             the caller's time limit expired
 
 A message says what happened, why, and what to do now. `ApiError.status()` is the `metav1.Status` that Kubernetes
 clients read; `from_status` is its inverse, used by `kube/` and by tests.
@@ -31,7 +31,7 @@ from typing import Any, ClassVar
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """One thing wrong with one field: `reason` is Kubernetes' word (`FieldValueInvalid`, ...), `field` a JSON path."""
+    """One problem of one field. `reason`: Kubernetes' term for it (`FieldValueInvalid`, ...). `field`: a JSON path."""
 
     reason: str
     message: str

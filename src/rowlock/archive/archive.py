@@ -159,7 +159,7 @@ class Archive:
     # ------------------------------------------------------------ the thread
 
     async def run(self) -> None:
-        """Run the thread until cancelled, then wait up to 10 s for it to write what is pending."""
+        """Run the thread until cancelled, then wait up to 10 s for it to write the pending changes."""
         thread = threading.Thread(target=self._work, name="archive", daemon=True)
         thread.start()
         try:
@@ -328,7 +328,7 @@ class Archive:
         if removed:
             log.info("the archive has removed %d runs, the oldest, for their age or its size", removed)
 
-    # ------------------------------------------------------------ what people are told
+    # ------------------------------------------------------------ messages for users
 
     def _say_trouble(self, error: Exception) -> None:
         sentence = f"{self._place} takes nothing now ({error}): what runs goes on, but is not archived until it does"

@@ -1,7 +1,7 @@
 """The archive's file: SQLite in WAL mode. A commit survives `kill -9`; a power loss may lose the latest commits.
 
 One connection writes, on the archive's thread; readers open their own. `user_version` is the format. A file of a newer format, or one
-that is no database, is not touched; the server then runs without an archive and reports it."""
+that is not a database, is not touched; the server then runs without an archive and reports it."""
 
 from __future__ import annotations
 

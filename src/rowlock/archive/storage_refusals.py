@@ -69,7 +69,7 @@ class Refusal:
 
 
 def refusal_of(parsed: Any) -> Refusal | None:
-    """The refusal in an answer that botocore parsed (its `response`); None when it is no error."""
+    """The refusal in an answer that botocore parsed (its `response`); None when it is not an error."""
     error = parsed.get("Error") if isinstance(parsed, dict) else None
     if not isinstance(error, dict):
         return None

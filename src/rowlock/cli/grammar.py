@@ -267,7 +267,7 @@ def _parse_flag(line: CommandLine, names: dict[str, Flag], token: str, tokens: l
 
 
 def _frameworks_of(name: str) -> str:
-    """The frameworks that this submit flag is for, as text; "" if it is no flag of particular frameworks."""
+    """The frameworks that this submit flag is for, as text; "" if it is not limited to frameworks."""
     from rowlock.submit_fields import SUBMIT_FIELDS
 
     words = [

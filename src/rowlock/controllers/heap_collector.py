@@ -25,7 +25,7 @@ _NEW_OBJECTS, _COLLECTIONS = 4_000, 4
 traverses 20,000 objects at most: on a busy machine, 50,000 blocked the loop for up to 137 ms."""
 _NEVER = 1_000_000
 _LOOK_INTERVAL = 2.0
-"""Seconds between two looks at how busy the loop is."""
+"""Seconds between two measurements of how busy the loop is."""
 QUIET = 0.03
 """The share of one processor below which the loop counts as quiet: an idle server uses less."""
 INTERVAL, LATE = 3600.0, 4 * 3600.0

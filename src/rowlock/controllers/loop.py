@@ -29,7 +29,7 @@ from rowlock.objects import Key, Object
 FIRST_DELAY, MAX_DELAY = 0.005, 960.0  # client-go's: 5 ms, doubled up to 16 minutes
 CATCH_UP_SECONDS = 1.0  # seconds to wait for a view that lags behind our own writes
 WRITES_PER_SLICE = 64  # writes that are issued in one round of the event loop
-CHANGES_PER_SLICE = 64  # changes that controllers are told in one round of the event loop
+CHANGES_PER_SLICE = 64  # changes delivered to controllers in one round of the event loop
 TURNS_PER_SLICE = 32  # turns that are started in one round of the event loop, of those for the initial state
 CATCH_UP_ROUNDS = 10  # rounds of the event loop to wait for changes to be delivered
 
@@ -87,7 +87,7 @@ class _Loop:
     queues: dict[tuple[str, Key], _Queue] = field(default_factory=dict)
     stopped: bool = False
     last_delivered: int = 0
-    """The last revision that controllers have been told of."""
+    """The last revision delivered to the controllers."""
     early_queues: list[_Queue] | None = field(default_factory=list)
     """Dirty keys of the initial state: they wait until all of it has been delivered. None from then on."""
     view_waiters: set[asyncio.Future[None]] = field(default_factory=set)
@@ -210,7 +210,7 @@ class _Loop:
         self._requeue_after(queue, back_off(queue.failures, FIRST_DELAY, MAX_DELAY))
 
     async def _wait_for_view(self, revision: int) -> None:
-        """Wait until the view shows our own writes, and the controllers have been told of all that it shows."""
+        """Wait until the view shows our own writes, and all changes that it shows have been delivered to the controllers."""
         deadline = time.monotonic() + CATCH_UP_SECONDS
         while self.view.revision < revision and (remaining := deadline - time.monotonic()) > 0:
             waiter = asyncio.get_running_loop().create_future()
@@ -219,7 +219,7 @@ class _Loop:
                 await asyncio.wait((waiter,), timeout=remaining)
             finally:
                 self.view_waiters.discard(waiter)
-        # A controller's cache follows the changes it is told: it must not decide on a view that is ahead of them. The
+        # A controller updates its cache from delivered changes, so it must not decide on a view that is ahead of them. The
         # changes are in the event loop already, so a few rounds are enough; some revisions of a view are never delivered.
         for _ in range(CATCH_UP_ROUNDS):
             if self.last_delivered >= self.view.revision:

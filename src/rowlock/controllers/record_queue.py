@@ -38,7 +38,7 @@ class RecordQueue:
         return self._count
 
     def put(self, record: Record) -> bool:
-        """Queue a record, reduced to what is written of it; False when there is no room."""
+        """Queue a record, reduced to the parts that are written; False when the queue is full."""
         record = _without_ballast(record)
         about, key = record.regarding, record_key(record)
         identity = objects.uid(about), objects.namespace(about), objects.name(about)

@@ -2,7 +2,7 @@
 
 The rules are client-go's: an equal record (same object, field path, type, reason, message, source) patches `count` and
 `lastTimestamp` of the existing Event; one object may have 25 Events of one type from one source at once and
-then one per five minutes. A restarted process begins to count anew. Events are best-effort: one that cannot be written is
+then one per five minutes. A restarted process counts from zero. Events are best-effort: one that cannot be written is
 logged and dropped, and no caller waits for it.
 """
 

@@ -77,7 +77,7 @@ def back_off(failures: int, first: float = FIRST_DELAY, longest: float = MAX_DEL
 
 
 class ContainedTaskGroup(asyncio.TaskGroup):
-    """A task group whose tasks end alone: an error in one is reported and ends neither the others nor the group."""
+    """A task group with independent tasks: an error in one is reported and ends neither the others nor the group."""
 
     def __init__(self, subject: str, errors: ErrorLog = ERRORS) -> None:
         super().__init__()

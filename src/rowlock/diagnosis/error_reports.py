@@ -59,7 +59,7 @@ def _parse_cut_report(text: str) -> LoggedError | None:
 
 
 def _at(error: LoggedError, timestamp: str) -> LoggedError:
-    """The error with the report's timestamp; 0 when that is no valid time."""
+    """The error with the report's timestamp; 0 when the timestamp is invalid."""
     at = int(timestamp) if _SECONDS.fullmatch(timestamp) else 0
     return replace(error, at=float(at if at < _MAX_TIME else 0))
 

@@ -45,8 +45,8 @@ _FAULT_FRAME = re.compile(r'\s+File "(?P<path>[^"]+)", line (?P<line>\d+) in (?P
 
 
 def find_native_error(lines: Sequence[LogLine], died: bool = False) -> LoggedError | None:
-    """The last native error after which the program did not go on; None without one. No program goes on after a library's fatal line, nor
-    after a `_LAST_WORD` message if it `died` of a signal that it caused itself."""
+    """The last native error after which the program did not continue, else None. Programs never continue after a library's fatal line,
+    nor after a `_LAST_WORD` message if they `died` of a signal that they caused themselves."""
     fatal = next(((at, line) for at, line in reversed(lines) if library_level(line) == "F"), None)
     if fatal is not None:
         return _read_library_line(*fatal)

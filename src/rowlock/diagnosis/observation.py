@@ -111,7 +111,7 @@ class RankObservation:
 
     @property
     def is_failed(self) -> bool:
-        """Whether it has failed by itself without ending: a program that goes on after its error has handled it."""
+        """Whether it has failed by itself without ending: a program that continues after its error has handled it."""
         is_idle = self.is_standing_still or (self.stack is None and (self.is_idle or self.polls))
         return self.own_error is not None and not self.own_error.secondary and is_idle
 

@@ -197,6 +197,6 @@ def _text(shown: str | None) -> str:
 
 
 def _least_nodes(nodes: str) -> int:
-    """The minimum in `2` or `1:3`, for which torchrun waits; 0 when it is no number."""
+    """The minimum in `2` or `1:3`, for which torchrun waits; 0 when it is not a number."""
     least = nodes.partition(":")[0]
     return _number(least) or 0

@@ -83,7 +83,7 @@ class Traceback:
 
 
 def find_uncaught(lines: Sequence[LogLine]) -> Iterator[Traceback]:
-    """The last error of each rank, with its cause (a program that goes on after an error has handled it). Launchers' errors are skipped."""
+    """The last error of each rank, with its cause (a program that continues after an error has handled it). Launchers' errors are skipped."""
     last: dict[str, Traceback] = {}
     for found in find_tracebacks(lines):
         if found.error.kind.endswith(_AGENT_ERRORS):

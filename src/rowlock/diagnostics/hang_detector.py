@@ -223,7 +223,7 @@ class HangDetector:
             self._diagnostics.record_event(watched.job, "Warning", "JobStill", message)
 
     def _tell_wait(self, job: str, watched: WatchedJob, observations: list[RankObservation]) -> None:
-        """Show in the job's status that its ranks wait for one that has not begun ([] = no longer); it is no fault, so no Event."""
+        """Show in the job's status that its ranks wait for one that has not begun ([] = no longer). No Event is recorded, as it is not a fault."""
         if self._jobs.get(job) is watched and watched.hang is None:
             watched.waits = bool(observations)
             self._diagnostics.set_hang(job, observations)

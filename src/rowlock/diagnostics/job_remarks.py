@@ -138,7 +138,7 @@ class JobRemarks:
         meeting = self.meetings.get(job)
         so_far = meeting.remark if meeting is not None and meeting.is_warned else None
         found = [*self._records.of(job), *([so_far] if so_far is not None else [])]
-        are_alone = any(remark.kind == remarks.ALONE for remark in found)  # then different ends are no remark
+        are_alone = any(remark.kind == remarks.ALONE for remark in found)  # then different ends are expected
         return [remark for remark in found if remark.kind != remarks.LENGTHS or not are_alone]
 
     async def settle(self, job: str) -> None:

@@ -16,10 +16,10 @@ from rowlock.objects import uid
 MAX_RANKS = 16
 """The first ranks, whose sockets are read: if any ranks are connected, these are."""
 MIN_LOOKS, MIN_SECONDS = 4, 3.0
-"""The fewest looks without a connection, and seconds from the first to the last, before that is reported. They count from the
+"""Scans without a connection, and seconds from the first to the last, before the lack is reported. They count from the
 moment when ranks of two pods were seen to train, or over the whole life of a job that has ended."""
 SHARE, MAX_CREDIT = 0.003, 0.1
-"""The budget for looks: CPUs, and the most CPU seconds that accumulate."""
+"""The budget for scans: a share of one CPU, and the most CPU seconds that accumulate."""
 LONG_S = 120.0
 """Seconds without a connection after which it is reported for running ranks even if no log shows that they train."""
 FRAMEWORKS = frozenset({"torch", "tensorflow", "jaxlib", "paddle", "mpi4py", "xgboost", "lightgbm", "mindspore"})
@@ -46,10 +46,10 @@ class Meeting:
     first: float = 0.0
     last: float = 0.0
     trains: bool = False
-    """Ranks of two pods were seen to train; the count of looks restarts then."""
+    """Ranks of two pods were seen to train; the count of scans restarts then."""
     is_told: bool = False
     began: float = 0.0
-    """The time of the very first look."""
+    """The time of the very first scan."""
     packages: set[str] = field(default_factory=set)
     """Packages that the first rank has loaded."""
     hint: str = ""
@@ -70,7 +70,7 @@ class Meeting:
 
     @property
     def remark(self) -> Remark | None:
-        """The remark that the ranks were not connected in enough looks; else None."""
+        """The remark that the ranks were not connected in enough scans; else None."""
         if not self.was_missed:
             return None
         return separate_ranks(self.ranks, self.looks, self.last - self.first, self.hint)
@@ -81,12 +81,12 @@ class Meeting:
 
     @property
     def is_open(self) -> bool:
-        """Whether further looks are useful."""
+        """Whether further scans are useful."""
         return not self.has_met and not self.is_told
 
     @property
     def was_missed(self) -> bool:
-        """Whether training ranks were not connected in enough looks over enough time."""
+        """Whether training ranks were not connected in enough scans over enough time."""
         return self.is_open and self.is_training and self.looks >= MIN_LOOKS and self.last - self.first >= MIN_SECONDS
 
     def look(self, ranks: Sequence[RankProcess]) -> None:

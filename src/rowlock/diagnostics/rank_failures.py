@@ -21,7 +21,7 @@ from rowlock.workloads import pods as ranks
 from rowlock.workloads.frameworks import desired_pods
 
 _MAX_FAILURES_PER_JOB = 2000
-"""Failures that are kept for each job: a job that crashes for ever fails the same way each time."""
+"""Failures that are kept for each job: a job that crashes forever fails the same way each time."""
 _TAIL_BYTES = 64 * 1024
 
 

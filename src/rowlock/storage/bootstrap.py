@@ -38,7 +38,7 @@ _TRAINER_NAMESPACE, _TRAINER_PUBLIC = "kubeflow-system", "kubeflow-trainer-publi
 
 
 def _trainer() -> list[tuple[Kind, Object]]:
-    """Its runtimes, and the ConfigMap in which Kubeflow's SDK looks up the release, with the right of all users to read it."""
+    """Kubeflow Trainer's runtimes, and the ConfigMap from which Kubeflow's SDK reads the release, readable by all users."""
     group = kinds.ROLE.group
     rule = {
         "apiGroups": [""],

@@ -179,7 +179,7 @@ class GroupCommit:
         try:
             await self.wait_durable()
         except Unavailable:
-            pass  # its writers have been told
+            pass  # its writers have received the error
         self._closed = True
         await asyncio.to_thread(self._writer.close)
 

@@ -86,7 +86,7 @@ def prepare_create(kind: Kind, obj: Object, uid: str, now: float, *, from_post: 
         raise BadRequest("an empty namespace may not be set during creation")
     meta["uid"], meta["creationTimestamp"] = uid, objects.timestamp(now)
     if kind.custom or kind in _GENERATION_KINDS:
-        meta["generation"] = 1  # a kind that does not count keeps what it is given
+        meta["generation"] = 1  # a kind without generations keeps the client's value
     obj = {**obj, "apiVersion": kind.api_version, "kind": kind.name, "metadata": meta}
     if "status" in kind.subresources and kind not in _KINDS_CREATED_WITH_STATUS:
         obj.pop("status", None)
@@ -100,13 +100,13 @@ def _prepare_namespace(obj: Object) -> Object:
         own_finalizers = objects.dig(obj, "spec.finalizers") or []
         if (
             isinstance(own_finalizers, list) and "kubernetes" not in own_finalizers
-        ):  # what is no list is admission's to refuse
+        ):  # admission refuses a value that is not a list
             obj = objects.with_field(obj, "spec.finalizers", [*own_finalizers, "kubernetes"])
     return objects.with_field(obj, "status", {"phase": "Active"})
 
 
 def _has_spec(obj: Object) -> bool:
-    """False for a spec that is no JSON object: admission refuses it with upstream's message."""
+    """False for a spec that is not a JSON object: admission refuses it with upstream's message."""
     return isinstance(obj.get("spec") or {}, dict)
 
 
@@ -246,7 +246,7 @@ def _desired_fields(obj: Object) -> Object:
 
 
 def finalizers(obj: Object) -> list[str]:
-    """The finalizers; empty when the client wrote something that is no list of strings, which admission refuses later."""
+    """The finalizers; empty when the client did not write a list of strings, which admission refuses later."""
     value = objects.meta(obj).get("finalizers")
     texts = ["" if text is None else text for text in value] if isinstance(value, list) else []
     return texts if all(isinstance(text, str) for text in texts) else []

@@ -31,7 +31,7 @@ ANY_FIELDS = FieldSelector()
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What a reader asks for: one kind, in one namespace or ("") in all, with these labels and fields."""
+    """The objects that a read selects: of one kind, in one namespace or ("") in all, with these labels and fields."""
 
     kind: Kind
     namespace: str = ""
@@ -40,7 +40,7 @@ class Selection:
 
     @property
     def is_selective(self) -> bool:
-        """Whether labels or fields are asked for: without them every object of the namespace matches."""
+        """Whether it selects by labels or fields; otherwise every object of the namespace matches."""
         return bool(self.labels or self.fields)
 
     def matches(self, obj: Object) -> bool:

@@ -1,4 +1,4 @@
-"""The committed objects in memory, with their indexes: what a `View` looks at.
+"""The committed objects in memory, with their indexes: the data behind a `View`.
 
 Its only input is the changes in revision order, so a second State that receives them later is exactly a stale view
 (the simulation uses that). Names are kept sorted per namespace: iteration is always by (namespace, name).

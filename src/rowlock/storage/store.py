@@ -113,7 +113,7 @@ class Store:
             raise
 
     async def close(self) -> None:
-        """Commit what is staged and close the journal; later writes are refused with Unavailable."""
+        """Commit the staged changes and close the journal; later writes are refused with Unavailable."""
         if self._group_commit and self._journal:
             await self._group_commit.close()
             self._journal.close()
@@ -338,7 +338,7 @@ class Store:
         return result
 
     def commit(self) -> None:
-        """Commit what is staged, in memory. (The simulation writes to `core`, then calls this.)"""
+        """Commit the staged changes in memory. (The simulation writes to `core`, then calls this.)"""
         batch = self.core.take_staged()
         if batch:
             self.core.apply_committed(batch)

@@ -87,7 +87,7 @@ class Cursor:
     def notify(self, namespaces: set[str]) -> bool:
         """New changes in `namespaces`: wake the watcher, or skip them if none is its own. True when the caller must call `deliver`."""
         if self._delivery_pending or self._future is None or self._future.done():
-            return False  # it will look anyway
+            return False  # the watcher will read the stream anyway
         if self._namespace and self._namespace not in namespaces:
             self._position = self._stream.end
         elif self._listener:

@@ -71,7 +71,7 @@ _UNOWNABLE_PATHS = frozenset({("f:apiVersion",), ("f:kind",), ("f:metadata",)})
 
 
 def _config_tree(value: Any, node: types.Schema) -> Tree | None:
-    """The fields that a configuration names at and below a value: `{}` is the value itself, None is no field."""
+    """The fields that a configuration names at and below a value: `{}` means the value itself, None no field."""
     shape = _shape(node)
     if not isinstance(value, dict | list) or shape.atomic or value == {}:
         return {}
@@ -108,7 +108,7 @@ class _Shape:
     has_free_keys: bool
     keys: tuple[str, ...]
     zeros: dict[str, Any]
-    """Fields that every object of a built-in kind has, even if empty, with their zero values: setting one to it is no change."""
+    """Fields that every object of a built-in kind has, even if empty, with their zero values: setting a field to that changes nothing."""
     steps: dict[str, tuple[types.Schema, bool]] = field(default_factory=dict)
 
     def step(self, key: str) -> tuple[types.Schema, bool]:

@@ -240,7 +240,7 @@ KUBECTL, LAST_APPLIED = "kubectl", "kubectl.kubernetes.io/last-applied-configura
 def _is_kubectl_migration(
     others: list[Entry], contested: Fields, live: Object, manager: FieldManager, kind: Kind
 ) -> bool:
-    """Whether `kubectl apply --server-side` takes over fields of an earlier `kubectl apply`, which is no conflict."""
+    """Whether `kubectl apply --server-side` takes over fields of an earlier `kubectl apply` without a conflict."""
     last_applied = objects.annotations(live).get(LAST_APPLIED)
     if manager.name != KUBECTL or not last_applied:
         return False

@@ -86,7 +86,7 @@ def _core_field(name: str) -> str:
     return _CORE_NAMES.get(first, first) + dot + rest
 
 
-# ---------------------------------------------------------------- what comes in
+# ---------------------------------------------------------------- request bodies
 
 
 def _rewrite_body(call: Call, target: Target, existing: Object | None) -> None:

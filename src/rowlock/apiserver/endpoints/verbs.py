@@ -120,7 +120,7 @@ async def read_page(call: Call, store: Store, target: Target) -> Page:
     if match == "Exact" and revision and not token and revision != store.revision:
         limit = limit or requests.PAGE_LIMIT
         token = read_verbs.encode_token(revision, objects.Key("", ""))
-    limit = min(max(limit, 0), requests.PAGE_LIMIT)  # a negative limit is none
+    limit = min(max(limit, 0), requests.PAGE_LIMIT)  # a negative limit means no limit
     if limit or token:
         return await store.list(target.kind, target.namespace, labels=labels, fields=fields, limit=limit, token=token)
     return await store.list(target.kind, target.namespace, labels=labels, fields=fields)

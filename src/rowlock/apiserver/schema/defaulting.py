@@ -102,7 +102,7 @@ def _set_job_defaults(obj: JsonObject) -> None:
 
 
 def _set_job_spec_defaults(obj: JsonObject) -> None:
-    """`completions` is 1 only if `parallelism` is not given either: with it alone, any pod's success completes the Job."""
+    """`completions` is 1 only if `parallelism` is absent too: with `parallelism` alone, any pod's success completes the Job."""
     if "completions" not in obj and "parallelism" not in obj:
         obj["completions"] = 1
     obj.setdefault("parallelism", 1)

@@ -55,7 +55,7 @@ _FILES = {"configMap": "ConfigMap", "secret": "Secret", "downwardAPI": "Downward
 """Volume sources with a list of files."""
 
 
-# ---------------------------------------------------------------- what has a newer name, or does nothing any more
+# ---------------------------------------------------------------- renamed fields, and fields without effect
 
 _LABELS = {
     "beta.kubernetes.io/arch": ("v1.14", "kubernetes.io/arch"),

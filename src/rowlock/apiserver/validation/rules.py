@@ -46,7 +46,7 @@ Check = Callable[[Any, Scope], Iterable[Cause]]
 _Row = tuple[str, str, Any, str | None, bool | None, tuple[Check, ...]]
 """A compiled line of `rules.txt`: the field; the path of its causes; its Go zero value;
 the meaning of an empty value (a text: it is required, and why; `_OPTIONAL`: skip the checks; None: check it); whether
-causes of list elements have an index, None if it is no list; and the checks."""
+causes of list elements have an index, None if it is not a list; and the checks."""
 
 
 class _Rows(NamedTuple):

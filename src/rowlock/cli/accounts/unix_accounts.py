@@ -84,7 +84,7 @@ def _remove_rules_of_earlier_users(server: client.ServerClient, project: dict[st
 
 
 def describe(project: str, account: UnixUser) -> str:
-    """One line that says what has changed."""
+    """One line that tells what has changed."""
     return (
         f"Its pods run as {account.name} (uid {account.uid}, groups {group_names(account)}), who may submit there:"
         f" `rowlock run -p {project} -- …`"

@@ -73,7 +73,7 @@ def _report_server(line: CommandLine, server_json: dict[str, Any], state: str = 
 
 
 def _describe_certificate(line: CommandLine, server_json: dict[str, Any]) -> str:
-    """A line that says which certificate browsers will see, because they warn about unknown ones."""
+    """A line that names the certificate that browsers will see, because they warn about unknown ones."""
     if (server_json.get("flags") or {}).get("ui_cert") not in (None, "", "None"):
         return ""
     authority = os.path.join(data_dir(line), "ca.crt")

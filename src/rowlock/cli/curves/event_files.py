@@ -82,7 +82,7 @@ def _parse_event(data: bytes) -> Iterator[Scalar]:
 
 
 def _parse_value(data: bytes) -> tuple[str, float] | None:
-    """The tag and the number of a Summary.Value; None when the value is no scalar."""
+    """The tag and the number of a Summary.Value; None when the value is not a scalar."""
     tag, number = "", None
     for field, value in _fields(data):
         if field == 1 and isinstance(value, bytes):
