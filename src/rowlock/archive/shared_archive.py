@@ -329,7 +329,7 @@ class SharedArchive(Archive):
                 content = read()
             except MissingObject:
                 if name not in hidden:
-                    raise  # it was removed just now: a snapshot covers it
+                    raise  # the segment was removed just now: a snapshot covers it
                 is_lost = True
                 continue
             writes = segments.unpack_segment(name, content)

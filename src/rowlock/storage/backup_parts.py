@@ -51,6 +51,6 @@ def _copy_archive(source: Path, copy: Path) -> list[str]:
         archive.execute("VACUUM INTO ?", (str(copy),))
     copy.chmod(0o600)
     if not version:
-        return []  # its tables are not made yet
+        return []  # the tables do not exist yet
     with contextlib.closing(sqlite3.connect(uri(copy, "ro"), uri=True)) as archive:
         return [name for (name,) in archive.execute("SELECT DISTINCT file FROM logs WHERE file != ''")]

@@ -17,7 +17,7 @@ _STEPS = (
     (2 * _YEAR, _DAY, "d", 0, ""),
     (8 * _YEAR, _YEAR, "y", _DAY, "d"),
 )
-"""For durations below so many seconds: the unit and its name; the unit of the remainder (0 = not shown) and its name."""
+"""(limit in seconds, unit, its name, unit of the remainder (0 = not shown), its name); durations below the limit use the row."""
 
 
 def human_duration(seconds: float) -> str:

@@ -84,7 +84,7 @@ def _count_surviving_pods(directory: str) -> int:
             with open(f"/proc/{int(start['pid'])}/stat", "rb") as file:
                 fields = file.read().rpartition(b")")[2].split()
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
-            continue  # it has ended or not begun, or the pod has put another file there
+            continue  # the program has ended or not begun, or the pod has replaced the file
         if fields[0] not in (b"Z", b"X") and fields[19] == str(start.get("ticks")).encode():
             pods.add(path.split(os.sep)[-3])
     return len(pods)
@@ -192,7 +192,7 @@ def _delete_leftover_pods(line: CommandLine, limit: float) -> None:
     for pod in leftover:
         with contextlib.suppress(
             client.StatusError
-        ):  # it has ended meanwhile, or the user may not delete it: the list below shows which
+        ):  # the pod has ended meanwhile, or the user may not delete it: the list below shows which
             server.delete(f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods/{pod['metadata']['name']}")
     uids, deadline = {p["metadata"]["uid"] for p in leftover}, time.monotonic() + min(limit, _STOP_TIMEOUT)
     while remaining := [p for p in _running_pods(line) if p["metadata"]["uid"] in uids]:
@@ -257,7 +257,7 @@ def _stop_jobs(line: CommandLine, busy: list[dict[str, Any]], deadline: float) -
         try:
             latest = server.get(path, **{"for": ",".join(_ENDED_PHASES), "timeout": round(remaining, 3)})
         except client.StatusError:
-            continue  # it has been deleted meanwhile
+            continue  # the job has been deleted meanwhile
         if latest["phase"] not in (*_ENDED_PHASES, "Deleted"):
             unstopped.append(workload)
     return unstopped

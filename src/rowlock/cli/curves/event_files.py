@@ -101,7 +101,7 @@ def _parse_tensor(data: bytes) -> float | None:
         if field == 1 and isinstance(value, int):
             kind = value
         elif field == 2 and isinstance(value, bytes) and any(number == 2 for number, _ in _fields(value)):
-            return None  # it has dimensions: a histogram, an image
+            return None  # a tensor with dimensions: a histogram or an image
         elif field in (4, 5, 6):
             numbers += _unpack_numbers(value, double=field == 6 or (field == 4 and kind == _DOUBLE_TYPE))
     return numbers[0] if len(numbers) == 1 and kind in (_FLOAT_TYPE, _DOUBLE_TYPE) else None

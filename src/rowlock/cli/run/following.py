@@ -187,7 +187,7 @@ def _stop(server: ServerClient, name: str, identity: str, *, at_once: bool) -> N
         tell("")
     for pod in pods:
         path = f"/api/v1/namespaces/{workload['namespace']}/pods/{pod}"
-        with contextlib.suppress(client.StatusError):  # it is gone already
+        with contextlib.suppress(client.StatusError):  # the pod is gone already
             server.call("DELETE", path, query={"gracePeriodSeconds": 0})
     server.get(f"{WORKLOADS}/{identity}/wait", **{"for": _STOP_PHASES, "timeout": _KILL_TIMEOUT})
 

@@ -79,7 +79,7 @@ class SourceFiles:
             while stamps != before and time.monotonic() < until:  # a large file is still being written
                 time.sleep(_SETTLED_S)
                 stamps, before = self._read(), stamps
-            if changed := self._compare(stamps):  # nothing, if an editor moved a file away and back
+            if changed := self._compare(stamps):  # empty if an editor moved a file away and back
                 return changed
         return []
 
