@@ -56,16 +56,23 @@ def port(tmp_path: Path) -> Iterator[int]:
         server.shutdown()
 
 
+NODE = "of-another-kubelet-"
+
+
 @pytest.fixture
 def core(site: Site) -> Iterator[Any]:
+    """The cluster is other tests', too: no node is left, since a job that no node of a cluster can hold is refused."""
     with kubernetes.config.new_client_from_config(str(site.kubeconfig)) as api:
-        yield kubernetes.client.CoreV1Api(api)
+        yield (core := kubernetes.client.CoreV1Api(api))
+        for node in core.list_node().items:
+            if node.metadata.name.startswith(NODE):
+                core.delete_node(node.metadata.name)
         api.rest_client.pool_manager.clear()
 
 
 def bound_pod(core: Any, site: Site, name: str, port: int | None) -> str:
     """A pod on a node of its own, which names a port of a kubelet or none."""
-    node = f"node-{uuid.uuid4().hex[:8]}"
+    node = f"{NODE}{uuid.uuid4().hex[:8]}"
     core.create_node({"metadata": {"name": node}})
     endpoint = {} if port is None else {"daemonEndpoints": {"kubeletEndpoint": {"Port": port}}}
     status = {"addresses": [{"type": "InternalIP", "address": "127.0.0.1"}], **endpoint}
