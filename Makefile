@@ -11,8 +11,8 @@ TORCH := $(VENV)/.torch
 FRAMEWORKS := $(VENV)/.frameworks
 # How many processes share the tests (0: this one alone). Those of `make test` wait for their servers half of the time: four of them keep two
 # cores busy. Of those with a control plane three do, and two of those with a browser or with training.
-WORKERS ?= 4
-REAL_WORKERS ?= 3
+WORKERS ?= 3
+REAL_WORKERS ?= 2
 HEAVY_WORKERS ?= 2
 UI_FILES := src/rowlock/browser/static
 # Where it is set, every rank would compile its framework anew: nine seconds for each that imports TensorFlow, not three.

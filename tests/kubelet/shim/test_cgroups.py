@@ -150,6 +150,7 @@ def test_a_program_that_forks_without_end_meets_its_limit_and_others_go_on(tmp_p
         await node.add(pod("other", "for i in 1 2 3 4 5 6; do sleep 600 & done; wait"))
         await node.phase("forks", "Running")
         await node.said("forks", "refused: [Errno 11] Resource temporarily unavailable")
+        await node.said("forks", " started")  # the next line, written apart
         assert 1 < int((await node.log("forks")).splitlines()[1].split()[-2]) < 20
         await node.told("forks", "has as many processes and threads as it may have (20)")
         assert {reason for _, reason, _ in node.events("forks")} >= {"ProcessLimitReached"}
