@@ -9,8 +9,8 @@ INSTALL = $(UV) pip install --quiet --python $(BIN)/python --constraints $(LOCK)
 STAMP := $(VENV)/.installed
 TORCH := $(VENV)/.torch
 FRAMEWORKS := $(VENV)/.frameworks
-# How many processes share the tests (0: this one alone). Those of `make test` wait for their servers half of the time: four of them keep two
-# cores busy. Of those with a control plane three do, and two of those with a browser or with training.
+# How many processes share the tests (0: this one alone). Those of `make test` wait for their servers half of the time: three keep two cores
+# busy. Those with a control plane, a browser or training run in two.
 WORKERS ?= 3
 REAL_WORKERS ?= 2
 HEAVY_WORKERS ?= 2
