@@ -179,6 +179,7 @@ class Server:
         )
         provider = self.identity_provider
         explain_failure = cluster.diagnostics.diagnose_job if cluster.diagnostics else None
+        view = cluster.store.view
         rest_api = RestApi(
             cluster.store,
             RestSettings(
@@ -202,9 +203,8 @@ class Server:
             archive=cluster.archive,
             pod_usage=cluster.kubelet.usage if cluster.kubelet else None,
             audit_log=audit_log,
-            view=cluster.store.view,
+            view=view,
         )
-        view = cluster.store.view
         sources = MetricSources(
             partial(view.all, kinds.POD), partial(view.all, kinds.NODE), requests, rest_api.cache.count_phases, self._clock,
             watchdog=watchdog, store=cluster.store, database=self.data_dir / "cluster.db", scheduler=lambda: cluster.scheduler,

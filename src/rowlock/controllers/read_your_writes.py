@@ -7,13 +7,12 @@ answer to a GET, would then be based on the state before the write.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Protocol
 
-from rowlock.api import DELETE, LOG, WRITE, Api, Change, DeleteOptions, LogOptions, Page, PatchType, WriteOptions
+from rowlock.api import DELETE, WRITE, Api, DeleteOptions, PatchType, WriteOptions
 from rowlock.kinds import Kind
 from rowlock.objects import Key, Object, dig, is_deleting, key, revision, uid
-from rowlock.selectors import EVERYTHING, FieldSelector, Selector
 
 PATIENCE_S = 5.0
 """Seconds to wait until the cache shows a write. A watch may skip an object that was created and deleted at once."""
@@ -35,16 +34,16 @@ class ReadYourWrites:
     """Wraps `api`: writes return when `cache` shows them, or after `PATIENCE_S` seconds."""
 
     def __init__(self, api: Api, cache: FollowingCache) -> None:
-        self._api, self._cache = api, cache
-        self.inner = api
-        """The wrapped API, for calls that are not verbs (an exec on a real cluster)."""
+        self.inner, self._cache = api, cache
+        """`inner`: the wrapped API, for calls that are not verbs (an exec on a real cluster)."""
         self.keeps_order = api.keeps_order
+        self.get, self.list, self.watch, self.bind, self.log = api.get, api.list, api.watch, api.bind, api.log
 
     async def create(self, kind: Kind, obj: Object, *, options: WriteOptions = WRITE) -> Object:
-        return await self._show(kind, await self._api.create(kind, obj, options=options), options, is_new=True)
+        return await self._show(kind, await self.inner.create(kind, obj, options=options), options, is_new=True)
 
     async def update(self, kind: Kind, obj: Object, *, subresource: str = "", options: WriteOptions = WRITE) -> Object:
-        written = await self._api.update(kind, obj, subresource=subresource, options=options)
+        written = await self.inner.update(kind, obj, subresource=subresource, options=options)
         return await self._show(kind, written, options)
 
     async def patch(
@@ -58,13 +57,13 @@ class ReadYourWrites:
         subresource: str = "",
         options: WriteOptions = WRITE,
     ) -> Object:
-        written = await self._api.patch(
+        written = await self.inner.patch(
             kind, namespace, name, patch, type=type, subresource=subresource, options=options
         )
         return await self._show(kind, written, options)
 
     async def delete(self, kind: Kind, namespace: str, name: str, *, options: DeleteOptions = DELETE) -> Object:
-        answer = await self._api.delete(kind, namespace, name, options=options)
+        answer = await self.inner.delete(kind, namespace, name, options=options)
         if options.dry_run:
             return answer
         deleted = options.uid or str(dig(answer, "details.uid") or uid(answer))  # of a Status, or of the object itself
@@ -95,40 +94,3 @@ class ReadYourWrites:
                 await self._cache.wait_for_object(kind, target, condition)
         except TimeoutError:
             return  # a stale view causes a refused write or an old answer, but no lasting damage
-
-    # ------------------------------------------------------------ passed on
-
-    async def get(self, kind: Kind, namespace: str, name: str) -> Object:
-        return await self._api.get(kind, namespace, name)
-
-    async def list(
-        self,
-        kind: Kind,
-        namespace: str = "",
-        *,
-        labels: Selector = EVERYTHING,
-        fields: FieldSelector = FieldSelector(),
-        limit: int = 0,
-        token: str = "",
-    ) -> Page:
-        return await self._api.list(kind, namespace, labels=labels, fields=fields, limit=limit, token=token)
-
-    def watch(
-        self,
-        kind: Kind,
-        namespace: str = "",
-        *,
-        since: int | None = None,
-        labels: Selector = EVERYTHING,
-        fields: FieldSelector = FieldSelector(),
-        bookmarks: bool = False,
-    ) -> AsyncIterator[Change]:
-        return self._api.watch(kind, namespace, since=since, labels=labels, fields=fields, bookmarks=bookmarks)
-
-    async def bind(
-        self, namespace: str, pod: str, node: str, *, annotations: Mapping[str, str] | None = None, uid: str = ""
-    ) -> None:
-        await self._api.bind(namespace, pod, node, annotations=annotations, uid=uid)
-
-    def log(self, namespace: str, pod: str, options: LogOptions = LOG) -> AsyncIterator[bytes]:
-        return self._api.log(namespace, pod, options)
