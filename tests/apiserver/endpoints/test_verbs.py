@@ -278,6 +278,27 @@ def test_binding_and_eviction(client: httpx.Client, space: str) -> None:
     assert client.get(f"{space}/pods/p").json()["metadata"]["deletionGracePeriodSeconds"] == 7
 
 
+def test_a_refused_eviction_leaves_no_mark_and_a_wanted_revision_is_that_of_the_caller(
+    client: httpx.Client, space: str
+) -> None:
+    path = f"{space}/pods/p"
+    client.post(f"{space}/pods", json=POD)
+    binding = {"metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n1"}}
+    assert client.post(f"{path}/binding", json=binding).status_code == 201
+    assert patched(client, f"{path}/status", {"status": {"phase": "Running"}}, MERGE).status_code == 200
+    for wrong in ({"uid": "another"}, {"resourceVersion": "1"}):
+        eviction = {"metadata": {"name": "p"}, "deleteOptions": {"preconditions": wrong}}
+        assert client.post(f"{path}/eviction", json=eviction).status_code == 409
+        assert "DisruptionTarget" not in client.get(path).text
+    seen = client.get(path).json()["metadata"]
+    right = {"uid": seen["uid"], "resourceVersion": seen["resourceVersion"]}
+    eviction = {"metadata": {"name": "p"}, "deleteOptions": {"preconditions": right}}
+    assert client.post(f"{path}/eviction", json=eviction).status_code == 201
+    evicted = client.get(path).json()
+    assert "deletionTimestamp" in evicted["metadata"]
+    assert [c["type"] for c in evicted["status"]["conditions"]] == ["PodScheduled", "DisruptionTarget"]
+
+
 def test_rights(client: httpx.Client) -> None:
     nobody = {"impersonate-user": "nobody"}
     refused = client.get("/api/v1/namespaces/default/pods", headers=nobody).json()

@@ -238,8 +238,11 @@ async def evict(call: Call, send: Send, store: Store, target: Target) -> None:
         raise BadRequest("name in URL does not match name in Eviction object")
     delete_options = options_of(body.get("deleteOptions") or {})
     options = replace(delete_options, dry_run=delete_options.dry_run or requests.is_dry_run(call, "CreateOptions"))
-    pod = await store.get(kinds.POD, target.namespace, target.name)
+    key = objects.Key(target.namespace, target.name)
+    pod = await store.get(kinds.POD, *key)
     if not options.dry_run and (mark := mark_evicted(pod, time.time())):
-        await store.patch(kinds.POD, target.namespace, target.name, mark.patch, subresource="status")
-    await store.delete(kinds.POD, target.namespace, target.name, options=options)
+        await store.delete(kinds.POD, *key, options=replace(options, dry_run=True))  # a refused eviction leaves no mark
+        marked = await store.patch(kinds.POD, *key, mark.patch, subresource="status")
+        options = replace(options, revision=None if options.revision is None else objects.revision(marked))
+    await store.delete(kinds.POD, *key, options=options)
     await answer_object(send, _CREATED_STATUS, code=201)
