@@ -1,9 +1,9 @@
 """The jobs of pods, including jobs just deleted: a job's object says why its pods are stopped."""
 
-from rowlock import kinds
 from rowlock.api import Change, View
 from rowlock.kubelet.pod.spec import PodSpec
-from rowlock.objects import Object, annotations, controller_of, timestamp, uid, with_field
+from rowlock.objects import Object, annotations, timestamp, uid, with_field
+from rowlock.training.trainjob.owners import owner_of
 from rowlock.workloads.phase import STOPPED_BY_ANNOTATION
 
 _MOST_DELETED = 256
@@ -26,7 +26,5 @@ class Owners:
 
     def owner_of(self, pod: PodSpec) -> Object | None:
         """The pod's job, as stored or as remembered from its deletion; None if it is neither, or the pod has none."""
-        owner = controller_of(pod.object) or {}
-        kind = kinds.by_api_version(str(owner.get("apiVersion")), str(owner.get("kind"))) if owner else None
-        job = self._view.get(kind, pod.namespace, str(owner.get("name"))) if kind is not None else None
-        return job if job and uid(job) == pod.owner_uid else self._deleted.get(pod.owner_uid)
+        found = owner_of(self._view, pod.object)
+        return found[1] if found is not None else self._deleted.get(pod.owner_uid)

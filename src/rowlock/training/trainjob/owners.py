@@ -14,12 +14,12 @@ from rowlock.objects import Object, controller_of, dig, namespace, uid
 
 def workload_of(view: View, pod: Object) -> Object | None:
     """The pod's workload; a TrainJob gets the `replicatedJobs` of its JobSet. None for other pods, or if an owner is gone."""
-    found = _owner(view, pod)
+    found = owner_of(view, pod)
     if found is None or found[0] not in kinds.WORKLOADS:
         return None
     kind, job = found
     while kind in kinds.PARENTS and controller_of(job) is not None:
-        above = _owner(view, job)
+        above = owner_of(view, job)
         if above is None or above[0] is not kinds.PARENTS[kind]:
             return None if above is None and _names_parent(kind, job) else job
         job = with_replicated_jobs(above[1], job) if above[0] is kinds.TRAIN_JOB else above[1]
@@ -48,7 +48,8 @@ def _names_parent(kind: kinds.Kind, job: Object) -> bool:
     return named is kinds.PARENTS[kind]
 
 
-def _owner(view: View, obj: Object) -> tuple[kinds.Kind, Object] | None:
+def owner_of(view: View, obj: Object) -> tuple[kinds.Kind, Object] | None:
+    """The kind and object of the controller of `obj`; None if it has none, or it is gone."""
     owner = controller_of(obj) or {}
     kind = kinds.by_api_version(str(owner.get("apiVersion", "")), str(owner.get("kind", "")))
     found = view.get(kind, namespace(obj), str(owner.get("name", ""))) if kind is not None else None
