@@ -36,8 +36,9 @@ _IGNORED_BODY = re.compile(
 """Errors that Python prints without raising them (in `__del__`, at exit, at a thread's end, in a logging handler): the first line, and
 the lines after it except the exception's own."""
 _WORD = re.compile(r"\w")
-_HEADER = re.compile(r"Traceback \(most recent call last\):$")
-_CHAIN = re.compile(r"During handling of the above exception|The above exception was the direct cause")
+TRACEBACK_HEADER = "Traceback (most recent call last):"
+CHAIN = re.compile(r"(.*?)(?:During handling of the above exception|The above exception was the direct cause)")
+"""The line between two tracebacks of a chain, with what is in front of it."""
 _LAUNCHER_LINE = re.compile(
     r"torch/?\.?distributed[./]elastic|ChildFailedError|Root Cause \(first observed failure\)|closing signal|"
     r"elastic/multiprocessing|prterun|prun noticed|mpirun|mpiexec"
@@ -62,10 +63,10 @@ def _end_of_ignored(lines: Sequence[LogLine], number: int) -> int:
     has_exception = False
     while number < len(lines):
         text = lines[number][1]
-        if _CHAIN.search(text):
+        if CHAIN.match(text):
             has_exception = False
-        elif has_exception and (_HEADER.search(text) or not _WORD.search(text)):
-            if not any(_CHAIN.search(each) for _, each in lines[number : number + 2]):
+        elif has_exception and (text.endswith(TRACEBACK_HEADER) or not _WORD.search(text)):
+            if not any(CHAIN.match(each) for _, each in lines[number : number + 2]):
                 break
         elif not _IGNORED_BODY.match(text):
             if has_exception:

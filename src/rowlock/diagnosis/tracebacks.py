@@ -11,13 +11,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from rowlock.diagnosis.log_lines import RANK_PREFIX, LogLine, library_level, shorten
+from rowlock.diagnosis.log_lines import CHAIN, RANK_PREFIX, TRACEBACK_HEADER, LogLine, library_level, shorten
 
-_TRACEBACK_HEADER = "Traceback (most recent call last):"
 _FRAME = re.compile(r'\s+File "(?P<path>[^"]+)", line (?P<line>\d+)(?:, in (?P<function>.+))?')
 _RANK = re.compile(r"\[rank(\d+)\]: ?")
 _PREFIX = re.compile(RANK_PREFIX)
-_CHAIN = re.compile(r"(.*?)(?:During handling of the above exception|The above exception was the direct cause)")
 _EXCEPTION_LINE = re.compile(r"(?P<kind>[A-Za-z_][\w.]*(?:\([\w.]+\))?)(?:: (?P<text>.*)|:\s*)?$")
 _SYNTAX_ERROR = re.compile(r"(?:SyntaxError|IndentationError|TabError): .")
 _GROUP_HEADER = re.compile(r"(?P<prefix>.*?)\s*\+ Exception Group Traceback \(most recent call last\):$")
@@ -110,7 +108,7 @@ def find_tracebacks(lines: Sequence[LogLine]) -> Iterator[Traceback]:
     """Every traceback, in the order of their headers."""
     chained: dict[str, bool] = {}
     for number, (_, line) in enumerate(lines):
-        if chain := _CHAIN.match(line):
+        if chain := CHAIN.match(line):
             chained[chain[1]] = True
             continue
         if group := _GROUP_HEADER.fullmatch(line):
@@ -130,8 +128,8 @@ def find_tracebacks(lines: Sequence[LogLine]) -> Iterator[Traceback]:
 
 def _header_prefix(line: str) -> str | None:
     """The prefix before a traceback's header; None for any other line."""
-    prefix, _, rest = line.partition(_TRACEBACK_HEADER)
-    if rest or not line.endswith(_TRACEBACK_HEADER):
+    prefix, _, rest = line.partition(TRACEBACK_HEADER)
+    if rest or not line.endswith(TRACEBACK_HEADER):
         return None
     prefix = prefix.removesuffix("Original ")  # torch's DataLoader: the traceback of its worker
     return prefix if not prefix or _PREFIX.fullmatch(prefix) else None
@@ -192,7 +190,7 @@ def _message_lines(lines: Sequence[LogLine], start: int, prefix: str, at: float)
             continue
         if (
             _header_prefix(lines[number][1]) is not None
-            or _CHAIN.match(body)
+            or CHAIN.match(body)
             or library_level(body)
             or (at and lines[number][0] > at + _MESSAGE_TIME)
         ):
@@ -205,13 +203,13 @@ def _message_lines(lines: Sequence[LogLine], start: int, prefix: str, at: float)
 
 def _read_group(lines: Sequence[LogLine], number: int, prefix: str) -> Traceback | None:
     """Read an exception group: its own line is the error, its members are the cause. It is secondary if all members are."""
-    block: list[LogLine] = [(lines[number][0], _TRACEBACK_HEADER)]
+    block: list[LogLine] = [(lines[number][0], TRACEBACK_HEADER)]
     end = number + 1
     while end < len(lines):
         at, text = lines[end]
         body = text[len(prefix) :]
         if _GROUP_SEPARATOR.match(body):
-            block.append((at, _TRACEBACK_HEADER))
+            block.append((at, TRACEBACK_HEADER))
         elif _GROUP_MARGIN.match(body):
             text = _GROUP_MARGIN.sub("", body, count=1)
             block.append((at, text.replace("Exception Group Traceback", "Traceback").removeprefix("+ ")))
