@@ -15,6 +15,7 @@ from rowlock.kinds import BATCH_JOB, JAXJOB, JOB_SET, MPIJOB, PYTORCHJOB, TFJOB,
 from rowlock.objects import Object
 from rowlock.training.framework import Framework
 from rowlock.training.frameworks import registry
+from rowlock.training.jobset.model import pods_at_a_time, replicas
 from rowlock.training.model import EVALUATOR, PS, WORKER
 from rowlock.training.trainjob.model import DATASET_STEP, MODEL_STEP, STEP_LABEL
 
@@ -75,7 +76,7 @@ def replicated_job(job: Object, name: str) -> Mapping[str, Any]:
 
 def pods_per_job(replicated: Mapping[str, Any]) -> int:
     """How many pods each Job of a replicated job runs at a time."""
-    return _pods_at_a_time(objects.dig(replicated, "template.spec", {}))
+    return pods_at_a_time(objects.dig(replicated, "template.spec", {}))
 
 
 def ranked_job(job: Object) -> str:
@@ -96,12 +97,6 @@ def _replicated_jobs(job: Object) -> list[Mapping[str, Any]]:
     return list(objects.dig(job, "spec.replicatedJobs", None) or ())
 
 
-def _pods_at_a_time(spec: Mapping[str, Any]) -> int:
-    parallelism = int(spec.get("parallelism", 1))
-    completions = spec.get("completions")
-    return parallelism if completions is None else min(parallelism, int(completions))
-
-
 def is_suspended(job: Object) -> bool:
     """Whether the job's spec says that it is suspended."""
     return bool(objects.dig(job, "spec.runPolicy.suspend", False) or objects.dig(job, "spec.suspend", False))
@@ -119,11 +114,11 @@ def replica_specs(job: Object) -> Mapping[str, Any]:
     a time. For a set: one entry per replicated job."""
     if is_batch_job(job):
         spec = job.get("spec") or {}
-        return {WORKER: {"replicas": _pods_at_a_time(spec), "template": spec.get("template") or {}}}
+        return {WORKER: {"replicas": pods_at_a_time(spec), "template": spec.get("template") or {}}}
     if is_set(job):
         return {
             str(one.get("name")): {
-                "replicas": int(one.get("replicas", 1)) * pods_per_job(one),
+                "replicas": replicas(one) * pods_per_job(one),
                 "template": objects.dig(one, "template.spec.template", {}),
             }
             for one in _replicated_jobs(job)

@@ -76,9 +76,9 @@ def replicas(job: Mapping[str, Any]) -> int:
 
 
 def pods_at_a_time(job_spec: Mapping[str, Any]) -> int:
-    """How many pods a Job of a set runs at once."""
-    parallelism = job_spec.get("parallelism", 1)
-    return max(0, int(min(parallelism, job_spec.get("completions", parallelism))))
+    """How many pods a Job runs at once."""
+    parallelism, completions = int(job_spec.get("parallelism", 1)), job_spec.get("completions")
+    return max(0, parallelism if completions is None else min(parallelism, int(completions)))
 
 
 def is_finished(job: Object) -> bool:
