@@ -132,11 +132,6 @@ def placement_spec(
     return spec
 
 
-def _group_annotations(job: Job, owner: str) -> dict[str, str]:
-    """The owner, the annotations for the scheduler, and the maximum runtime."""
-    return {OWNER_ANNOTATION: owner, **wishes_of(job)}
-
-
 def wishes_of(job: Job) -> dict[str, str]:
     """A job's annotations for the scheduler. Without a valid max-runtime annotation its deadline is used."""
     job_annotations = annotations_of(job.object)
@@ -151,12 +146,17 @@ def group_of(job: Job, spec: Object) -> Object:
     """The PodGroup of a job, as KAI's pod-grouper creates it, but with the job as controller, by which pods find it."""
     kind = job.framework.kind
     owner = f"name: {job.name}\nuid: {job.uid}\ngroup: {kind.group}\nversion: {kind.version}\nkind: {kind.name}\n"
+    return make_group(job.object, group_name(job), spec, {OWNER_ANNOTATION: owner, **wishes_of(job)})
+
+
+def make_group(owner: Object, group: str, spec: Object, annotations: Mapping[str, str]) -> Object:
+    """A new PodGroup of this name, with its owner's labels."""
     metadata: dict[str, Any] = {
-        "name": group_name(job),
-        "namespace": job.namespace,
-        "labels": dict(labels(job.object)),
-        "annotations": _group_annotations(job, owner),
-        "ownerReferences": [owner_reference(job.object)],
+        "name": group,
+        "namespace": namespace_of(owner),
+        "labels": dict(labels(owner)),
+        "annotations": dict(annotations),
+        "ownerReferences": [owner_reference(owner)],
     }
     return {"apiVersion": POD_GROUP.api_version, "kind": POD_GROUP.name, "metadata": metadata, "spec": spec}
 

@@ -23,7 +23,6 @@ from rowlock.objects import (
     meta,
     name,
     namespace,
-    owner_reference,
     uid,
 )
 from rowlock.objects import annotations as annotations_of
@@ -33,6 +32,7 @@ from rowlock.training.pod_group import (
     MAX_RUNTIME_ANNOTATION,
     PASSED_ANNOTATIONS,
     follow,
+    make_group,
     placement_spec,
 )
 
@@ -110,16 +110,7 @@ class JobSetGroupController:
 def _write(view: View, jobset: Object, group: str, spec: Json, passed: dict[str, str]) -> Iterator[Write]:
     known = view.get(POD_GROUP, namespace(jobset), group)
     if known is None:
-        metadata = {
-            "name": group,
-            "namespace": namespace(jobset),
-            "labels": dict(labels(jobset)),
-            "annotations": passed,
-            "ownerReferences": [owner_reference(jobset)],
-        }
-        yield Create(
-            POD_GROUP, {"apiVersion": POD_GROUP.api_version, "kind": POD_GROUP.name, "metadata": metadata, "spec": spec}
-        )
+        yield Create(POD_GROUP, make_group(jobset, group, spec, passed))
         return
     update = follow(known, spec, passed)
     if update:
