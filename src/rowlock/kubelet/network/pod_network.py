@@ -128,12 +128,7 @@ class PodNetwork:
         """The address and port at which pods run as processes find a port of a Service with an address of its own."""
         if self.has_namespaces:
             return address, port
-        entry = f"service {service.namespace}/{service.name}:{port}"
-        is_new = entry not in self._ports
-        number = self._assign_port(f"service {service.namespace}/{service.name}", port)
-        if is_new:
-            write_fact(str(self.data / "ports.json"), self._ports)
-        return LOOPBACK, number
+        return LOOPBACK, self._keep_port(f"service {service.namespace}/{service.name}", port)
 
     def variables_of_services(self, own_namespace: str) -> dict[str, str]:
         """The variables by which a kubelet tells containers about the Services in their pod's namespace."""
@@ -357,8 +352,14 @@ class PodNetwork:
         """The port on which a program of ours listens in place of a pod's port."""
         if self.has_namespaces:
             return port
-        number = self._assign_port(f"{pod.namespace}/{pod.name}", port)
-        write_fact(str(self.data / "ports.json"), self._ports)
+        return self._keep_port(f"{pod.namespace}/{pod.name}", port)
+
+    def _keep_port(self, owner: str, port: int) -> int:
+        """The machine's port that stands for a pod's or Service's port, which is written down when it is new."""
+        is_new = f"{owner}:{port}" not in self._ports
+        number = self._assign_port(owner, port)
+        if is_new:
+            write_fact(str(self.data / "ports.json"), self._ports)
         return number
 
     def _assign_port(self, pod: str, port: int) -> int:
