@@ -9,6 +9,7 @@ from typing import Any
 from rowlock.cli import client
 from rowlock.cli.context import DATA_DIR, project
 from rowlock.cli.grammar import Command, CommandError, CommandLine, Flag, Group, find_command, flags_of
+from rowlock.cli.lookups import WORKLOADS, read_projects
 
 _JOB_VERBS = frozenset(
     "describe job get logs exec bash attach port-forward delete suspend resume update stop start".split()
@@ -140,12 +141,12 @@ def _ask(place: _Place, names: Any) -> list[str]:
 
 
 def _project_names(server: client.ServerClient, line: CommandLine) -> list[str]:
-    return [one["name"] for one in client.list_all(server, "/api/v1/org-unit/projects", "projects")]
+    return [one["name"] for one in read_projects(server)]
 
 
 def _job_names(server: client.ServerClient, line: CommandLine) -> list[str]:
     home = project(line)
-    return [w["name"] for w in client.list_all(server, "/api/v1/workloads", "workloads") if w["projectName"] == home]
+    return [w["name"] for w in client.list_all(server, WORKLOADS, "workloads") if w["projectName"] == home]
 
 
 def _run_names(server: client.ServerClient, line: CommandLine) -> list[str]:

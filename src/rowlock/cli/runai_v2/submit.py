@@ -8,7 +8,7 @@ from typing import Any
 from rowlock.cli import client
 from rowlock.cli.context import project, typed_command
 from rowlock.cli.grammar import CommandError, CommandLine, suggest_nearest
-from rowlock.cli.lookups import WORKLOADS
+from rowlock.cli.lookups import WORKLOADS, read_projects
 from rowlock.cli.output import parse_duration, show, show_json
 from rowlock.cli.run.submit_checks import check_submit_flags, follow_submit, requested_name
 from rowlock.cli.runai_v2.workloads import FRAMEWORKS
@@ -134,7 +134,7 @@ def manifest(line: CommandLine) -> int:
     if not objects or not all(isinstance(obj, dict) and obj.get("kind") for obj in objects):
         raise CommandError(f"{line.file} has no Kubernetes object: each needs apiVersion, kind and metadata.name")
     server = client.connect(line)
-    projects = client.list_all(server, "/api/v1/org-unit/projects", "projects")
+    projects = read_projects(server)
     place = next((p for p in projects if p["name"] == project(line)), None)
     if place is None:
         raise CommandError(

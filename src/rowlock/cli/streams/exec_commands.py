@@ -17,7 +17,7 @@ from rowlock.cli import client
 from rowlock.cli.client import ServerClient
 from rowlock.cli.context import project
 from rowlock.cli.grammar import CommandError, CommandLine, is_digits
-from rowlock.cli.lookups import find_workload
+from rowlock.cli.lookups import find_workload, read_projects
 from rowlock.cli.streams.logs import selected_pod
 from rowlock.cli.streams.websocket import CLOSE, SEND_HIGH_WATER, WebSocket, write_all
 
@@ -52,8 +52,7 @@ def _find_running_pod(line: CommandLine, name: str) -> tuple[ServerClient, dict[
 
 def _find_pod_by_name(server: ServerClient, line: CommandLine, name: str) -> dict[str, Any] | None:
     """The pod of the project with this full name, whether or not it belongs to a job."""
-    projects = client.list_all(server, "/api/v1/org-unit/projects", "projects")
-    namespace = next((p["status"]["namespace"] for p in projects if p["name"] == project(line)), "")
+    namespace = next((p["status"]["namespace"] for p in read_projects(server) if p["name"] == project(line)), "")
     pods = server.get("/api/v1/pods", fieldSelector=f"metadata.name={name},metadata.namespace={namespace}")["items"]
     return dict(pods[0]) if pods else None
 
