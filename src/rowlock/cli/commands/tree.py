@@ -7,6 +7,7 @@ from rowlock.cli.context import DATA_DIR, JSON, LISTEN_FLAGS, PROJECT
 from rowlock.cli.grammar import Command, Flag, Group
 from rowlock.cli.start.settings import FLAGS, REAL_FLAGS
 from rowlock.cli.streams import exec_flags
+from rowlock.server_settings import SETTINGS
 
 _YES = Flag("-y --yes", "switch", "do not ask")
 UP = Command("up", "Start the cluster; its state is in the data directory.", "commands.cluster:up", flags=(
@@ -145,7 +146,7 @@ MOVE = Command("move", "Submit a run to another cluster, with its code as it was
     Flag("--image", "text", "the image that pods run there, for a run of programs of this machine", value="IMAGE"),
     Flag("--name", "text", "its name there (default: the run's)", value="NAME"),
     Flag("--to-project", "text", "its project there (default: the one of the same name)", value="NAME"),
-    Flag("--scheduler", "auto|own|kai|volcano|kueue|coscheduling|kube|cluster", "who places its pods there, as `rowlock up --scheduler`", "auto"),
+    Flag("--scheduler", SETTINGS["scheduler"].kind, "who places its pods there, as `rowlock up --scheduler`", "auto"),
     Flag("--without-code", "switch", "leave the code here: the image has it"),
     Flag("--delete-here", "switch", "delete the job here when the other cluster has it"),
     Flag("--dry-run", "switch", "ask the other cluster, print what would be submitted, and submit nothing"),
@@ -246,7 +247,7 @@ DOCTOR = Command(
     "doctor", "Check this machine, or a real cluster: what is there, what is missing, how to fix it.", "commands.doctor:doctor", flags=(
         Flag("--kubeconfig", "text", "check the real Kubernetes cluster of this file", value="FILE"),
         Flag("--context", "text", "with --kubeconfig: the context (default: the file's current one)", value="NAME"),
-        Flag("--scheduler", "auto|own|kai|volcano|kueue|coscheduling|kube|cluster", "with --kubeconfig: the scheduler, as for `rowlock up`", "auto"),
+        Flag("--scheduler", SETTINGS["scheduler"].kind, "with --kubeconfig: the scheduler, as for `rowlock up`", "auto"),
         DATA_DIR, JSON,
     ),
 )  # fmt: skip
@@ -317,8 +318,8 @@ RESTORE = Command(
 )
 MANIFESTS = Command(
     "manifests", "Print what a real cluster needs for rowlock: kinds, rights, priority classes. For `kubectl apply -f -`.", "commands.manifests:manifests", flags=(
-        Flag("--scheduler", "auto|own|kai|volcano|kueue|coscheduling|kube|cluster", "who places the pods, as for `rowlock up --kubeconfig`", "own"),
-        Flag("--operator", "kubeflow|own", "who makes the pods of jobs; own: with the kinds of jobs, too", "kubeflow"),
+        Flag("--scheduler", SETTINGS["scheduler"].kind, "who places the pods, as for `rowlock up --kubeconfig`", "own"),
+        Flag("--operator", SETTINGS["operator"].kind, "who makes the pods of jobs; own: with the kinds of jobs, too", "kubeflow"),
         Flag(
             "--credentials", "switch", "also the right to Secrets of all namespaces, which the owner's credentials need"
         ),
