@@ -8,11 +8,11 @@ import socket
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.waiting import until
 
 from rowlock.kubelet.remote_shell import client, protocol
 
@@ -119,17 +119,10 @@ def test_strangers_and_probes_do_no_harm(key: Path, port: int, nonsense: bytes) 
 def test_a_command_ends_when_its_client_has_gone(key: Path, port: int, tmp_path: Path) -> None:
     words = ssh_words(key, port, f"echo $$ > {tmp_path}/new; mv {tmp_path}/new {tmp_path}/pid; exec sleep 600")
     with subprocess.Popen(words) as process:
-        until(lambda: (tmp_path / "pid").exists())
+        until((tmp_path / "pid").exists, "the command begins", PATIENCE)
         process.kill()
     pid = int((tmp_path / "pid").read_text())
-    until(lambda: not Path(f"/proc/{pid}").exists())
-
-
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < deadline, "not in time"
-        time.sleep(0.05)
+    until(lambda: not Path(f"/proc/{pid}").exists(), "the command ends", PATIENCE)
 
 
 def test_a_real_sshd_is_left_to_the_real_ssh(key: Path, tmp_path: Path) -> None:
