@@ -11,11 +11,9 @@ import re
 import secrets
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.end_to_end.cluster import make
 from tests.job_cases import picture
 from tests.job_cases.hands import VERBS, JobHands, admitted, deletion
 from tests.operator_cases.actions import AT_ONCE, path
@@ -189,14 +187,3 @@ def check_all(kubeconfig: Path, cases: Sequence[Case], together: int) -> None:
     assert len(found) == len(cases)
     wrong_ones = {title: lines for title, lines in found.items() if lines}
     assert not wrong_ones, "\n".join(f"{t}\n  " + "\n  ".join(lines) for t, lines in wrong_ones.items())
-
-
-@contextmanager
-def server(home: Path) -> Iterator[Path]:
-    """The kubeconfig of a server whose pods nobody schedules and runs."""
-    made = make(home / "data", home)
-    try:
-        made.up("--without", "kubelet,scheduler")
-        yield made.data / "kubeconfig"
-    finally:
-        made.run("rowlock", "down", "--yes", code=None)

@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 from tests.evidence import JOB_CASES
-from tests.job_cases.play import check, check_all, server
+from tests.job_cases.play import check, check_all
 from tests.operator_cases.cases import Case, Step, load
+from tests.operator_cases.playing import server
 
 CASES = [case for file in sorted(JOB_CASES.glob("*.json")) for case in load(file)]
 TOGETHER = 24

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 from tests.evidence import TRAINER_CASES
-from tests.job_cases.play import check_all, server
+from tests.job_cases.play import check_all
 from tests.operator_cases.cases import Case, Step, load
+from tests.operator_cases.playing import server
 
 TOGETHER = 24
 pytestmark = pytest.mark.timeout(600)

@@ -11,8 +11,8 @@ import os
 import secrets
 import ssl
 import time
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from typing import Any
 import httpx
 import yaml
 from tests.differential.side import Side, opened
+from tests.end_to_end.cluster import lent
 from tests.operator_cases import picture
 from tests.operator_cases.actions import AT_ONCE, VERBS, Hands, admitted, path
 from tests.operator_cases.cases import Case, Step
@@ -189,3 +190,11 @@ async def stage(kubeconfig: Path, pace: Pace = Pace(), also: Sequence[Kind] = ()
         httpx.AsyncClient(base_url=cluster["server"], headers=headers, verify=tls, timeout=30, limits=limits) as http,
     ):
         yield Stage(side, http, pace)
+
+
+@contextmanager
+def server(home: Path) -> Iterator[Path]:
+    """The kubeconfig of a server whose pods nobody schedules and runs."""
+    with lent(home) as made:
+        made.up("--without", "kubelet,scheduler")
+        yield made.data / "kubeconfig"

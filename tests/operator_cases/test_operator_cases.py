@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 from tests.conformance.subjects import real_cluster, real_cluster_missing
-from tests.end_to_end.cluster import make
 from tests.evidence import operator_case_files
 from tests.operator_cases.__main__ import check
 from tests.operator_cases.cases import Case, Step, load
+from tests.operator_cases.playing import server
 
 CASES = [case for file in operator_case_files() for case in load(file)]
 TOGETHER = 24  # cases at a time: 30 s on two cores, of which the cases compute 20
@@ -30,13 +30,8 @@ pytestmark = pytest.mark.timeout(600)
 
 @pytest.fixture(scope="module")
 def kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    home = tmp_path_factory.mktemp("cluster")
-    made = make(home / "data", home)
-    try:
-        made.up("--without", "kubelet,scheduler")
-        yield made.data / "kubeconfig"
-    finally:
-        made.run("rowlock", "down", "--yes", code=None)
+    with server(tmp_path_factory.mktemp("cluster")) as found:
+        yield found
 
 
 def differing(kubeconfig: Path, cases: Sequence[Case], together: int) -> dict[str, list[str]]:
