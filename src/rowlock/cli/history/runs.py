@@ -193,3 +193,8 @@ def kept_request(run: dict[str, Any], again: str) -> dict[str, Any]:
             " (`rowlock show --json` has it as `manifest`: … | jq .manifest | kubectl apply -f -)"
         )
     return body
+
+
+def had_shell_environment(run: dict[str, Any]) -> bool:
+    """Whether the run had variables of a shell. Their values are in a Secret, whose name begins with the run's."""
+    return any(word.startswith(f"secret/{run['name']}-environment-") for word in run["ran"]["environmentFrom"])

@@ -17,7 +17,7 @@ from rowlock.cli import client
 from rowlock.cli.client import ServerClient
 from rowlock.cli.context import context_flags, data_dir, project
 from rowlock.cli.grammar import CommandError, CommandLine
-from rowlock.cli.history.runs import find_run, kept_request
+from rowlock.cli.history.runs import find_run, had_shell_environment, kept_request
 from rowlock.cli.lookups import WORKLOADS
 from rowlock.cli.output import show, show_json, tell
 from rowlock.cli.run.request import HOST_IMAGE
@@ -50,9 +50,7 @@ def move(line: CommandLine) -> int:
 def _shell_marker(run: dict[str, Any]) -> dict[str, Any]:
     """Fields that tell the other program that the run had variables of a shell. Their values are in a Secret and are not
     moved."""
-    marker = f"secret/{run['name']}-environment-"
-    had = any(word.startswith(marker) for word in run["ran"]["environmentFrom"])
-    return {"shellEnvironment": {"": ""}} if had else {}
+    return {"shellEnvironment": {"": ""}} if had_shell_environment(run) else {}
 
 
 def _pack_code(line: CommandLine, run: dict[str, Any], code: dict[str, Any]) -> dict[str, Any]:

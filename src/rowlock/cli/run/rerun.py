@@ -13,7 +13,7 @@ from rowlock.cli import client
 from rowlock.cli.client import ServerClient
 from rowlock.cli.context import data_dir, project, typed_command
 from rowlock.cli.grammar import CommandError, CommandLine
-from rowlock.cli.history.runs import find_run, kept_request
+from rowlock.cli.history.runs import find_run, had_shell_environment, kept_request
 from rowlock.cli.lookups import WORKLOADS
 from rowlock.cli.output import shorten_names, tell
 from rowlock.cli.run import checkpoints, shell_environment, source
@@ -57,7 +57,7 @@ def _prepare(
     if code.get("copy"):
         body = _in_source_directory(body, code)
     shell = {}
-    if any(word.startswith(f"secret/{run['name']}-environment-") for word in run["ran"]["environmentFrom"]):
+    if had_shell_environment(run):
         shell = body["shellEnvironment"] = shell_environment.collect(
             shell_environment.of_shell(os.environ), has_clean_env=False
         )
