@@ -24,12 +24,9 @@ from typing import Any
 from rowlock.authentication.oidc import settings as oidc_settings
 from rowlock.errors import ApiError, BadRequest, Unavailable
 from rowlock.http_server.shortages import few_files_sentence, shortage_sentence
-from rowlock.server_settings import DEFAULTS, SETTINGS, ServerSettings, flag_name
+from rowlock.server_settings import DEFAULTS, OPTIONAL_PARTS, SETTINGS, ServerSettings, flag_name
 
 gc.disable()  # importing hundreds of modules makes no garbage; `heap_collector.tune` enables it again
-
-OPTIONAL_PARTS = ("kubelet", "scheduler")
-"""The parts that `--without` can disable."""
 
 
 def parse_arguments(argv: list[str] | None = None) -> ServerSettings:

@@ -29,6 +29,8 @@ class Setting(NamedTuple):
     """Whether `rowlock up` has no such flag, but sets the value itself, or tests do."""
 
 
+OPTIONAL_PARTS = ("kubelet", "scheduler")
+"""The parts that `--without` can disable."""
 _REAL = "with --kubeconfig: "
 
 

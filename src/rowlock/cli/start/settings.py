@@ -16,12 +16,11 @@ from rowlock.cli.context import data_dir, data_dir_flag
 from rowlock.cli.grammar import CommandError, CommandLine, Flag, is_digits
 from rowlock.cli.output import parse_duration, parse_size
 from rowlock.cli.server_json import read_server_json
-from rowlock.server_settings import DEFAULTS, SETTINGS, Setting, flag_name, typed_value
+from rowlock.server_settings import DEFAULTS, OPTIONAL_PARTS, SETTINGS, Setting, flag_name, typed_value
 
 NODE_SETTINGS = ("nodes", "pretend_nodes", "simulated_gpus", "gpus_per_node", "cpus_per_node", "max_pods")
 _POD_NETWORK_PORTS = (3128, 6443)
 """Ports of the pods' proxy and of the API server, at the address where pods reach this machine."""
-_PARTS = ("kubelet", "scheduler")
 
 
 def _flag(name: str, row: Setting) -> Flag:
@@ -51,8 +50,8 @@ def given_settings(line: CommandLine) -> dict[str, Any]:
             "--gpus-per-node counts real GPUs and --simulated-gpus simulated ones: give only one of them", 2
         )
     _check_host_ports(line.host_ports)
-    if unknown := set(filter(None, line.without.split(","))) - {*_PARTS}:
-        raise CommandError(f"--without takes {' and '.join(_PARTS)}, not {', '.join(sorted(unknown))}", 2)
+    if unknown := set(filter(None, line.without.split(","))) - {*OPTIONAL_PARTS}:
+        raise CommandError(f"--without takes {' and '.join(OPTIONAL_PARTS)}, not {', '.join(sorted(unknown))}", 2)
     _check_cluster(line, given)
     return {name: _parse_value(name, row, getattr(line, name)) for name, row in given.items()}
 

@@ -66,9 +66,7 @@ class ProcessBackend:
         env |= (
             {"TERM": "xterm"} if start.container.tty else {} if start.container.stdin else BREAKPOINT_WITHOUT_TERMINAL
         )
-        is_mounted = self._mounts_own_files(
-            user, self._hiding_mount(_mount_paths(start.container.volume_mounts, start.pod.volumes))
-        )
+        is_mounted = self._mounts_own_files(user, self._hiding_mount(start))
         visible = MOUNT_PATH if is_mounted else checkpoints
         return user, env | {CHECKPOINT_DIR_VARIABLE: visible}
 
@@ -79,7 +77,7 @@ class ProcessBackend:
         rootfs = self._root_spec(start, program) if image.layers else None
         work = self._work_directory(start, user)
         memory_volumes = self.volume_directories.memory_specs(start.card.uid, start.volumes)
-        hiding = self._hiding_mount(_mount_paths(container.volume_mounts, start.pod.volumes))
+        hiding = self._hiding_mount(start)
         has_own_files = self._mounts_own_files(user, hiding)
         mounts = self._shim_mounts(start, program, image_copy)
         mounts += [self._checkpoints_mount(program, start.pod.fs_group)] if has_own_files else []
@@ -201,9 +199,10 @@ class ProcessBackend:
         plan = eligibility.plan_warm_start(*line, paths.readable_path)
         return plan.spec() if plan else None
 
-    def _hiding_mount(self, mount_paths: Iterable[str]) -> str:
+    def _hiding_mount(self, start: ContainerStart) -> str:
         """The mount path of a volume that hides the data directory, for example /tmp or a home; "" = none does."""
         data = f"{self.node.data_dir}/"
+        mount_paths = _mount_paths(start.container.volume_mounts, start.pod.volumes)
         return next((path for path in mount_paths if path != "/" and data.startswith(path.rstrip("/") + "/")), "")
 
     def _mounts_own_files(self, user: EffectiveSecurityContext, hiding: str) -> bool:
