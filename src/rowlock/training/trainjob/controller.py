@@ -105,9 +105,9 @@ class TrainJobController:
             yield Create(CONFIG_MAP, make_snapshot(trainjob, runtime), refused)
         wanted, plan = make_jobset(trainjob, runtime)
         if "mpi" in plan.policy:
-            for kind, obj in self._mpi_objects(plan):
-                if view.get(kind, namespace(obj), name(obj)) is None:
-                    yield Create(kind, obj, refused)
+            for kind, part_name, make in self._mpi_parts(plan):
+                if view.get(kind, namespace(trainjob), part_name) is None:
+                    yield Create(kind, make(plan), refused)
         marks = annotations_of(wanted)
         for kind, obj in make_pod_groups(plan, dig(runtime, "spec.podGroupPolicy", {}), marks):
             known = view.get(kind, namespace(obj), name(obj))
@@ -120,21 +120,26 @@ class TrainJobController:
         elif not is_settled and is_controlled_by(jobset, uid(trainjob)):
             yield Update(JOB_SET, _with_wishes(jobset, wanted))
 
-    def _mpi_objects(self, plan: TrainPlan) -> Iterator[tuple[Kind, Object]]:
-        owner, space = [owner_reference(plan.trainjob)], namespace(plan.trainjob)
+    def _mpi_parts(self, plan: TrainPlan) -> Iterator[tuple[Kind, str, Callable[[TrainPlan], Object]]]:
+        """Kind, name and maker of what an MPI job needs. A maker is called where the object is missing, so that there is one key a job."""
+        yield SECRET, mpi.secret_name(plan.name), self._make_secret
+        yield CONFIG_MAP, mpi.hosts_name(plan.name), _make_hosts
+
+    def _make_secret(self, plan: TrainPlan) -> Object:
         private, public = self._make_key()
-        secret = {"name": mpi.secret_name(plan.name), "namespace": space, "ownerReferences": owner}
         data = {mpi.PRIVATE_KEY: private, mpi.PUBLIC_KEY: public}
-        yield (
-            SECRET,
-            {**_head(SECRET), "metadata": secret, "type": "kubernetes.io/ssh-auth", "immutable": True, "data": data},
-        )
-        hosts = {"name": mpi.hosts_name(plan.name), "namespace": space, "ownerReferences": owner}
-        yield CONFIG_MAP, {**_head(CONFIG_MAP), "metadata": hosts, "data": {mpi.HOSTS_FILE: mpi.host_file(plan)}}
+        head = _head(SECRET, plan, mpi.secret_name(plan.name))
+        return {**head, "type": "kubernetes.io/ssh-auth", "immutable": True, "data": data}
 
 
-def _head(kind: Kind) -> dict[str, Any]:
-    return {"apiVersion": kind.api_version, "kind": kind.name}
+def _make_hosts(plan: TrainPlan) -> Object:
+    return {**_head(CONFIG_MAP, plan, mpi.hosts_name(plan.name)), "data": {mpi.HOSTS_FILE: mpi.host_file(plan)}}
+
+
+def _head(kind: Kind, plan: TrainPlan, own_name: str) -> dict[str, Any]:
+    owner = [owner_reference(plan.trainjob)]
+    metadata = {"name": own_name, "namespace": namespace(plan.trainjob), "ownerReferences": owner}
+    return {"apiVersion": kind.api_version, "kind": kind.name, "metadata": metadata}
 
 
 def _finder(view: View) -> Find:
