@@ -32,6 +32,8 @@ _BESIDE = {"Job": (), "JobSet": ("Service", "PersistentVolumeClaim")}
 _BESIDE["TrainJob"] = (*_BESIDE["JobSet"], "ConfigMap", "Secret", "PodGroup")
 """What a case shows beside pods and the layers."""
 _FOLLOWED = (kinds.JOB_SET, kinds.TRAIN_JOB, kinds.SECRET, kinds.PERSISTENT_VOLUME_CLAIM, *kinds.OTHER_POD_GROUPS)
+_TIME = re.compile(r'(\\?"time\\?": ?\\?")[^"\\]*')
+"""When a patch of a runtime was written, in what is kept and (as JSON in a sentence) in what is refused."""
 _FURNITURE = "ConfigMap/kube-root-ca.crt"
 
 
@@ -60,7 +62,7 @@ class Play:
         do = json.loads(json.dumps(step.do).replace("$NS", self.namespace))
         if "admit" in do:
             state = await admitted(self.hands, do["admit"], do.get("update"), do.get("change"))
-            masked = re.sub(r'("time": ")[^"]*', r"\1$TIME", json.dumps(state))
+            masked = _TIME.sub(r"\1$TIME", json.dumps(state))
             return plain(json.loads(masked), self.namespace)
         for verb, how in do.items():
             await VERBS[verb](self.hands, how)

@@ -52,3 +52,11 @@ def test_every_recorded_trainjob(kubeconfig: Path) -> None:
     cases = recorded("trainjob")
     assert len(cases) == 52 and INSTEAD.keys() <= {case.title for case in cases}
     check_all(kubeconfig, cases, TOGETHER)
+
+
+@pytest.mark.parametrize(("name", "count"), [("jobset-admission", 34), ("trainjob-admission", 54)])
+def test_every_recorded_answer(kubeconfig: Path, name: str, count: int) -> None:
+    """What the webhooks and the schemas say and keep, as clients get it: codes, reasons, sentences and Warning headers."""
+    cases = recorded(name)
+    assert len(cases) == count
+    check_all(kubeconfig, cases, TOGETHER)
