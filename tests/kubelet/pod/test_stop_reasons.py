@@ -12,6 +12,7 @@ from rowlock.kubelet.pod.stop_reasons import (
     as_deleted_gracefully,
     deletion_reason,
     is_ended_by_job,
+    is_surplus,
     stop_reason,
     stop_sentence,
 )
@@ -108,11 +109,106 @@ SCHEDULER = "PreemptionByScheduler"
     ],
 )
 def test_the_action_stands_in_the_objects(gone: Object, owner: Object | None, reason: str) -> None:
-    assert deletion_reason(gone, owner, has_owner=True) == reason
+    assert deletion_reason(gone, [owner] if owner else []) == reason
 
 
-def test_a_pod_without_an_owner_was_deleted() -> None:
-    assert deletion_reason(pod(meta={"ownerReferences": []}), None, has_owner=False) == "delete: the pod was deleted"
+@pytest.mark.parametrize("owner", [None, {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "a", "uid": "r"}])
+def test_a_pod_without_a_job_was_deleted(owner: Object | None) -> None:
+    owners = [{**owner, "controller": True}] if owner else []
+    assert deletion_reason(pod(meta={"ownerReferences": owners}), []) == "delete: the pod was deleted"
+
+
+BATCH = {"apiVersion": "batch/v1", "kind": "Job", "name": "a", "uid": "j", "controller": True}
+DELETED = {"deletionTimestamp": "2026-11-29T00:00:00Z"}
+
+
+def part(spec: Any = None, status: Any = None, **meta: Any) -> Object:
+    """A Job, a JobSet or a TrainJob."""
+    return {"metadata": meta, "spec": spec or {}, "status": status or {}}
+
+
+def true(type_: str, message: str, reason: str = "") -> dict[str, Any]:
+    return {"conditions": [{"type": type_, "status": "True", "message": message, "reason": reason}]}
+
+
+ATTEMPT = "jobset.sigs.k8s.io/restart-attempt"
+
+
+@pytest.mark.parametrize(
+    ("owners", "reason"),
+    [
+        (
+            [part(**DELETED), part(status=true("Failed", "jobset failed (first failed job: a)"))],
+            "end of the job: its job has failed (jobset failed (first failed job: a))",
+        ),
+        ([part(**DELETED), part(status=true("Completed", "m"))], "end of the job: its job has succeeded"),
+        (
+            [
+                part(**DELETED, labels={ATTEMPT: "0"}),
+                part(status={"restarts": 1, **true("RestartingJobSet", "applying RestartJobSet")}),
+            ],
+            "restart: its job starts again (applying RestartJobSet)",
+        ),
+        ([part(**DELETED, labels={ATTEMPT: "1"}), part(status={"restarts": 1})], "delete: its job was deleted"),
+        (
+            [
+                part(**DELETED),
+                part(**DELETED),
+                part(**DELETED, annotations={"rowlock.dev/stopped-by": "rowlock delete"}),
+            ],
+            "delete: its job was deleted by `rowlock delete`",
+        ),
+        (
+            [
+                part({"suspend": True}),
+                part({"suspend": True}),
+                part({"suspend": True}, annotations={"rowlock.dev/stopped-by": "rowlock down"}),
+            ],
+            "suspend: its job was suspended by `rowlock down`",
+        ),
+        ([part(), part({"suspend": True})], "suspend: its job was suspended"),
+        (
+            [part(status=true("SuccessCriteriaMet", "m", "SuccessPolicy"))],
+            "end of the job: its job has succeeded",
+        ),
+        (
+            [part(status=true("FailureTarget", "no")), part(), part()],
+            "end of the job: its job has failed (no)",
+        ),
+        ([part({"parallelism": 1})], "delete: the pod was deleted"),
+    ],
+)
+def test_what_a_job_is_a_part_of_is_asked_too(owners: list[Object], reason: str) -> None:
+    assert deletion_reason(pod(meta={"ownerReferences": [BATCH], "labels": {}}), owners) == reason
+
+
+def test_a_job_that_runs_fewer_pods_says_so() -> None:
+    surplus = pod(meta={"ownerReferences": [BATCH], "labels": {}})
+    assert is_surplus(surplus)
+    jobs = [part({"parallelism": 3, "completions": 2})]
+    assert (
+        deletion_reason(surplus, jobs, was_surplus=True)
+        == "scale-down: its job runs at most 2 of its pods at a time now"
+    )
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pod(meta={"ownerReferences": [BATCH], "finalizers": ["batch.kubernetes.io/job-tracking"]}),
+        pod(meta={"ownerReferences": [BATCH], **DELETED}),  # counted: its Job has seen the deletion
+        {**pod(meta={"ownerReferences": [BATCH]}), "status": {"phase": "Failed"}},  # counted: it has ended
+        pod(),  # of another kind of job
+    ],
+)
+def test_a_pod_whose_end_counts_is_no_surplus(other: Object) -> None:
+    assert not is_surplus(other)
+
+
+def test_a_job_that_has_succeeded_by_its_policy_ends_pods_before_it_says_so() -> None:
+    assert is_ended_by_job(part(status=true("SuccessCriteriaMet", "m", "SuccessPolicy")), [])
+    assert not is_ended_by_job(part(status=true("SuccessCriteriaMet", "m", "CompletionsReached")), [])
+    assert not is_ended_by_job(None, [FAILED])
 
 
 def test_a_pod_whose_node_has_gone_has_its_grace() -> None:
@@ -162,14 +258,14 @@ def test_a_batch_job_has_no_policy_for_pods() -> None:
     failed = {"type": "FailureTarget", "status": "True", "message": "Job was active longer than specified deadline"}
     batch = {"metadata": {"uid": "j"}, "spec": {}, "status": {"conditions": [failed]}}
     reason = "end of the job: its job has failed (Job was active longer than specified deadline)"
-    assert deletion_reason(pod(), batch, has_owner=True) == reason
+    assert deletion_reason(pod(), [batch]) == reason
 
 
 def test_the_kubelet_ends_pods_by_itself() -> None:
     spec = parse_pod_spec(pod(activeDeadlineSeconds=60))
-    assert stop_reason(spec, "it used 2 GiB of disk", None, deadline_over=False) == "eviction: it used 2 GiB of disk"
+    assert stop_reason(spec, "it used 2 GiB of disk", [], deadline_over=False) == "eviction: it used 2 GiB of disk"
     deadline = "deadline: the pod's activeDeadlineSeconds (60) are over"
-    assert stop_reason(spec, "", job(), deadline_over=True) == deadline
+    assert stop_reason(spec, "", [job()], deadline_over=True) == deadline
 
 
 @pytest.mark.parametrize(
@@ -194,5 +290,5 @@ def test_what_became_of_the_grace(end: Exit, sentence: str) -> None:
 
 def test_a_pod_that_is_to_go_and_has_failed_already_says_why() -> None:
     marked = pod(("DeletionByPodGC", "PodGC: node no longer exists"))
-    reason = stop_reason(parse_pod_spec(marked), "", job(), deadline_over=False)
+    reason = stop_reason(parse_pod_spec(marked), "", [job()], deadline_over=False)
     assert reason == "node removal: PodGC: node no longer exists"

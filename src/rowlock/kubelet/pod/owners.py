@@ -1,8 +1,9 @@
 """The jobs of pods, including jobs just deleted: a job's object says why its pods are stopped."""
 
+from rowlock import kinds
 from rowlock.api import Change, View
 from rowlock.kubelet.pod.spec import PodSpec
-from rowlock.objects import Object, annotations, timestamp, uid, with_field
+from rowlock.objects import Object, annotations, controller_of, timestamp, uid, with_field
 from rowlock.training.trainjob.owners import owner_of
 from rowlock.workloads.phase import STOPPED_BY_ANNOTATION
 
@@ -24,7 +25,18 @@ class Owners:
         if len(self._deleted) > _MOST_DELETED:
             del self._deleted[next(iter(self._deleted))]
 
-    def owner_of(self, pod: PodSpec) -> Object | None:
-        """The pod's job, as stored or as remembered from its deletion; None if it is neither, or the pod has none."""
-        found = owner_of(self._view, pod.object)
-        return found[1] if found is not None else self._deleted.get(pod.owner_uid)
+    def owners_of(self, pod: PodSpec, workload: str) -> tuple[Object, ...]:
+        """The pod's job and what that is a part of, the nearest first: as stored, or as remembered from its deletion. `workload`: the
+        uid of the last of them, which is known when those between are gone."""
+        owners: list[Object] = []
+        below, kind = pod.object, None
+        while (found := owner_of(self._view, below)) is not None and (
+            kind is None or found[0] is kinds.PARENTS.get(kind)
+        ):
+            kind, below = found
+            owners.append(below)
+        for gone in dict.fromkeys((str((controller_of(below) or {}).get("uid") or ""), workload)):
+            if gone in self._deleted:
+                owners.append(self._deleted[gone])
+                break
+        return tuple(owners)

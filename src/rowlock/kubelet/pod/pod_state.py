@@ -36,6 +36,8 @@ class PodState:
     """Container and number of its run → the event's message about the probe or hook that failed and for which it was stopped."""
     stop_reasons: dict[tuple[str, int], str] = field(default_factory=dict)
     """Container and number of its run → why it was asked to end."""
+    was_surplus: bool = False
+    """Whether its Job gave it up before it was deleted (`stop_reasons.is_surplus`)."""
     creation_problems: dict[str, Problem] = field(default_factory=dict)
     """Container → why an engine could not create it; not reported yet."""
     volumes: tuple[Volume, ...] | None = None

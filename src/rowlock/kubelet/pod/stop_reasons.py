@@ -1,18 +1,21 @@
 """Why a pod's program was asked to end, by which action, and how it used its grace: the text of the event `Stopped`. Pure.
 
-A kubelet is not told why a pod is deleted. It infers that from the objects at that moment: the pod's own marks, and its job.
+A kubelet is not told why a pod is deleted. It infers that from the objects at that moment: the pod's own marks, its job, and what
+the job is a part of. `owners` are these: a pod's job, its JobSet, its TrainJob; the nearest first.
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from rowlock import kinds
 from rowlock.kubelet.pod.facts import Exit
 from rowlock.kubelet.pod.spec import PodSpec
 from rowlock.objects import (
     Object,
     annotations,
     condition,
+    controller_of,
     dig,
     is_condition_true,
     is_deleting,
@@ -22,13 +25,18 @@ from rowlock.objects import (
     phase,
     timestamp,
 )
+from rowlock.training.batch_job.pods import is_active, is_tracked
+from rowlock.training.jobset import model as jobset
 from rowlock.training.model import INDEX_LABEL, TYPE_LABEL
 from rowlock.workloads.phase import STOPPED_BY_ANNOTATION
 
 POD_DELETED = "delete: the pod was deleted"
 """The reason when neither the pod nor its job gives another one."""
-_ENDS = {"Failed": "failed", "FailureTarget": "failed", "Succeeded": "succeeded", "Complete": "succeeded"}
-"""Condition of a job → how it ends; a batch/v1 Job has FailureTarget while its pods end."""
+_ENDS = {
+    "Failed": "failed", "FailureTarget": "failed",
+    "Succeeded": "succeeded", "Complete": "succeeded", "Completed": "succeeded", "SuccessCriteriaMet": "succeeded",
+}  # fmt: skip
+"""Condition of a job → how it ends; a batch/v1 Job has FailureTarget or SuccessCriteriaMet while its pods end."""
 _LIMITS = ("the specified backoff limit", "specified deadline")
 """Parts of the operator's message about a limit that was reached."""
 _EVICTIONS = (
@@ -51,29 +59,61 @@ def is_disrupted(pod: Object) -> bool:
     return is_condition_true(pod, "DisruptionTarget")
 
 
-def deletion_reason(pod: Object, job: Object | None, *, has_owner: bool) -> str:
-    """Why a pod is being deleted: the action and its explanation. `job`: its owner, if it still exists."""
+def is_surplus(pod: Object) -> bool:
+    """Whether its batch/v1 Job has given an active pod up: it counts the end of such a pod no more, and deletes it next."""
+    return _kind_of_owner(pod) is kinds.BATCH_JOB and is_active(pod) and not is_tracked(pod)
+
+
+def deletion_reason(pod: Object, owners: Sequence[Object], *, was_surplus: bool = False) -> str:
+    """Why a pod is being deleted: the action and its explanation. `was_surplus`: `is_surplus`, before it was deleted."""
     if is_disrupted(pod):
         mark = condition(pod, "DisruptionTarget") or {}
         message = str(mark.get("message") or "").partition("\n")[0].rstrip(".")
         if mark.get("reason") in _OTHER_MARKS:
             return f"{_OTHER_MARKS[str(mark['reason'])]}: {message}"
         return f"{next((action for words, action in _EVICTIONS if words in message), 'eviction')}: {message}"
-    if not has_owner:
+    if _kind_of_owner(pod) not in kinds.WORKLOADS:
         return POD_DELETED
-    if job is None or is_deleting(job):
-        return f"delete: its job was deleted{_by_whom(job)}"
-    if dig(job, "spec.runPolicy.suspend") or dig(job, "spec.suspend"):
-        return f"suspend: its job was suspended{_by_whom(job)}"
+    if not owners or is_deleting(owners[-1]):
+        return f"delete: its job was deleted{_by_whom(owners)}"
+    if any(dig(owner, "spec.runPolicy.suspend") or dig(owner, "spec.suspend") for owner in owners):
+        return f"suspend: its job was suspended{_by_whom(owners)}"
+    for owner in reversed(owners):  # what the whole has ended for says more than the end of its part
+        if reason := _end_of(owner):
+            return reason
+    if reason := _restart_of(owners):
+        return reason
+    if any(map(is_deleting, owners)):
+        return "delete: its job was deleted"
+    if (replicas := _replicas_of(pod, owners[0])) is not None:
+        return f"scale-down: its job has {replicas} {labels(pod).get(TYPE_LABEL)} now"
+    if was_surplus:
+        return f"scale-down: its job runs at most {jobset.pods_at_a_time(owners[0].get('spec') or {})} of its pods at a time now"
+    return POD_DELETED
+
+
+def _kind_of_owner(pod: Object) -> kinds.Kind | None:
+    owner = controller_of(pod) or {}
+    return kinds.by_api_version(str(owner.get("apiVersion", "")), str(owner.get("kind", "")))
+
+
+def _end_of(job: Object) -> str:
+    """What pods of a job are deleted for that has ended; "" if it has not."""
     for ended, word in _ENDS.items():
         if is_condition_true(job, ended):
             policy = dig(job, "spec.runPolicy.cleanPodPolicy") or "its operator's"
-            action = f"cleanPodPolicy {policy}" if "runPolicy" in job["spec"] else "end of the job"
+            action = f"cleanPodPolicy {policy}" if dig(job, "spec.runPolicy") is not None else "end of the job"
             why = str((condition(job, ended) or {}).get("message") or "").rstrip(".")
             return f"{action}: its job has {word}" + (f" ({why})" if why and word == "failed" else "")
-    if (replicas := _replicas_of(pod, job)) is not None:
-        return f"scale-down: its job has {replicas} {labels(pod).get(TYPE_LABEL)} now"
-    return POD_DELETED
+    return ""
+
+
+def _restart_of(owners: Sequence[Object]) -> str:
+    """What a Job of a JobSet is deleted for that starts again; "" if it does not."""
+    if len(owners) < 2 or jobset.attempt(owners[0]) >= int(dig(owners[1], "status.restarts") or 0):
+        return ""
+    why = str((condition(owners[1], jobset.RESTARTING) or {}).get("message") or "").rstrip(".")
+    return "restart: its job starts again" + (f" ({why})" if why else "")
 
 
 def as_deleted_gracefully(pod: Object, now: float) -> Object | None:
@@ -88,17 +128,23 @@ def as_deleted_gracefully(pod: Object, now: float) -> Object | None:
 
 
 def is_ended_by_job(job: Object | None, other_pods: Iterable[Object]) -> bool:
-    """Whether a pod without another reason ends because its job has failed, by a limit or by another of its pods. An operator
-    deletes the others first and writes the job's condition afterwards."""
-    found = next((found for ended in ("Failed", "FailureTarget") if job and (found := condition(job, ended))), None)
-    if found is None or found.get("status") != "True":
+    """Whether a pod without another reason ends because its job has ended: by a limit, by another of its pods, or by its success
+    policy. An operator deletes the others first and writes the job's condition afterwards."""
+    if job is None:
+        return False
+    if (condition(job, "SuccessCriteriaMet") or {}).get("reason") == "SuccessPolicy":
+        return True
+    found = next(
+        (condition(job, ended) for ended in ("Failed", "FailureTarget") if is_condition_true(job, ended)), None
+    )
+    if found is None:
         return False
     message = str(found.get("message") or "")
     return any(limit in message for limit in _LIMITS) or any(phase(pod) == "Failed" for pod in other_pods)
 
 
-def _by_whom(job: Object | None) -> str:
-    name = str(annotations(job).get(STOPPED_BY_ANNOTATION) or "") if job else ""
+def _by_whom(owners: Sequence[Object]) -> str:
+    name = next((name for owner in owners if (name := annotations(owner).get(STOPPED_BY_ANNOTATION))), "")
     return f" by `{name}`" if name else ""
 
 
@@ -114,12 +160,14 @@ def _replicas_of(pod: Object, job: Object) -> int | None:
     return count if isinstance(count, int) and int(index) >= count else None
 
 
-def stop_reason(pod: PodSpec, evicted: str, job: Object | None, *, deadline_over: bool) -> str:
+def stop_reason(
+    pod: PodSpec, evicted: str, owners: Sequence[Object], *, deadline_over: bool, was_surplus: bool = False
+) -> str:
     """Why the kubelet stops the pod's programs now."""
     if evicted:
         return f"eviction: {evicted.rstrip('. ')}"
     if pod.deletion_time is not None or is_disrupted(pod.object):
-        return deletion_reason(pod.object, job, has_owner=bool(pod.owner_uid))
+        return deletion_reason(pod.object, owners, was_surplus=was_surplus)
     if deadline_over:
         return f"deadline: the pod's activeDeadlineSeconds ({pod.active_deadline:g}) are over"
     return "the containers that it ran beside have ended"

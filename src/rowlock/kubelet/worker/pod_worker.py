@@ -244,7 +244,8 @@ class PodWorker:
         """Why the pod is being stopped, as the objects say now: the job may be deleted by the time the program has ended."""
         failure = kubelet_failure(pod, state.facts(), self._node.clock())
         is_over = failure is not None and failure[0] == "DeadlineExceeded"
-        return stop_reason(pod, state.evicted, self._owners.owner_of(pod), deadline_over=is_over)
+        owners = self._owners.owners_of(pod, state.card.owner)
+        return stop_reason(pod, state.evicted, owners, deadline_over=is_over, was_surplus=state.was_surplus)
 
     async def _publish_status(self, pod: PodSpec, state: PodState) -> None:
         """Patches the status if anything in it is new. Raises Conflict if another writer came between; the turn is then repeated."""
@@ -313,9 +314,10 @@ class PodWorker:
             return f"liveness: {probe}"
         why = state.stop_reasons.get((name, number)) or self._stop_reason(pod, state)
         if why == POD_DELETED and pod.owner_uid:
-            owner, pods = self._owners.owner_of(pod), self._view.by_owner(kinds.POD, pod.owner_uid)
-            if is_ended_by_job(owner, (other for other in pods if uid(other) != pod.uid)):
-                return stop_reason(pod, state.evicted, owner, deadline_over=False)
+            owners = self._owners.owners_of(pod, state.card.owner)
+            pods = self._view.by_owner(kinds.POD, pod.owner_uid)
+            if is_ended_by_job(next(iter(owners), None), (other for other in pods if uid(other) != pod.uid)):
+                return stop_reason(pod, state.evicted, owners, deadline_over=False)
         return why
 
     async def _delete_pod(self, pod: PodSpec) -> None:

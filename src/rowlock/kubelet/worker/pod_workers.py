@@ -26,7 +26,7 @@ from rowlock.kubelet.pod.pod_state import PodState
 from rowlock.kubelet.pod.progress import FIRST_BACKOFF
 from rowlock.kubelet.pod.recreations import Recreations, StartDelay
 from rowlock.kubelet.pod.spec import parse_pod_spec
-from rowlock.kubelet.pod.stop_reasons import as_deleted_gracefully
+from rowlock.kubelet.pod.stop_reasons import as_deleted_gracefully, is_surplus
 from rowlock.kubelet.runtime.container_runs import ContainerRuns
 from rowlock.objects import Key, Object, dig, key, meta, namespace
 from rowlock.objects import uid as uid_of
@@ -127,6 +127,7 @@ class PodWorkers:
             except Exception as error:  # noqa: BLE001 (reported on the pod; other pods go on)
                 self._retry_after(self._report_error(pod, uid, error), self._add_again, uid, key(pod))
                 return
+            self._pod_states[uid].was_surplus |= is_surplus(pod)
             self.mark_dirty(uid)
             self.mark_dirty(*self._master_waiters.get(key(pod), ()))
 
