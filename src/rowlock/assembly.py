@@ -31,8 +31,7 @@ from rowlock.accounts.local_login import prepare_public_directory
 from rowlock.accounts.user_accounts import UserAccounts
 from rowlock.accounts.user_credentials import UserCredentials
 from rowlock.apiserver.server import application
-from rowlock.apiserver.server.auditing import audit_into
-from rowlock.apiserver.server.settings import ApiServerSettings
+from rowlock.apiserver.server.settings import ApiServerSettings, audit_into
 from rowlock.archive.retention import Retention
 from rowlock.audit.audit_log import AuditLog
 from rowlock.authentication import users
@@ -46,7 +45,7 @@ from rowlock.http_server import connection_limits, http_protocol, sockets
 from rowlock.http_server import tls as server_tls
 from rowlock.http_server.shortages import find_shortage
 from rowlock.identity import token_sources
-from rowlock.identity.identity_provider import IdentityProvider
+from rowlock.identity.token_sources import IdentityProvider
 from rowlock.kubelet.worker.settings import KubeletSettings
 from rowlock.metrics.exposition import MetricSources, render_metrics
 from rowlock.metrics.request_stats import RequestStats

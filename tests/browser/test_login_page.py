@@ -25,7 +25,7 @@ from rowlock.browser.door import KEY_HEADER, SESSION_PATH, BrowserDoor, Elsewher
 from rowlock.browser.login_page import CALLBACK_PATH, LOGIN_PATH, PROVIDER_PATH
 from rowlock.browser.sessions import BrowserLogin
 from rowlock.errors import ApiError, Unauthorized
-from rowlock.identity.identity_provider import IdentityProvider
+from rowlock.identity.token_sources import IdentityProvider
 from rowlock.rest.app import RestApi
 from rowlock.rest.authentication import Principal
 from rowlock.rest.call import AccessToken, RestSettings

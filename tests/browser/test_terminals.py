@@ -9,7 +9,7 @@ import pytest
 from starlette.types import Receive, Scope, Send
 from tests.browser.conftest import BOB, HOST, Browser
 
-from rowlock.browser import terminals
+from rowlock.browser import open_requests
 from rowlock.browser.door import BrowserDoor
 
 EXEC = "/api/v1/namespaces/runai-default/pods/talks-master-0/exec?command=sh&stdin=true&tty=true"
@@ -46,7 +46,7 @@ def first_message(browser: Browser, path: str = EXEC, **changed: str) -> bytes:
     key = own.pop("key", browser.key)
     with browser.page.websocket_connect(
         f"ws://{HOST}{path}",
-        subprotocols=["v5.channel.k8s.io", f"{terminals.KEY_PROTOCOL}{key}"],
+        subprotocols=["v5.channel.k8s.io", f"{open_requests.KEY_PROTOCOL}{key}"],
         headers={name: value for name, value in own.items() if value},
     ) as socket:
         return socket.receive_bytes()

@@ -20,7 +20,7 @@ from rowlock.cli import client
 from rowlock.cli.commands.tree import ROOT as ROWLOCK
 from rowlock.cli.grammar import Command, CommandError, CommandLine, Group, flags_of, help_of
 from rowlock.cli.output import format_memory
-from rowlock.cli.run.progress import ProgressReporter
+from rowlock.cli.run.following import ProgressReporter
 from rowlock.cli.run.request import launch_command
 from rowlock.cli.runai_tree import ROOT as RUNAI
 from rowlock.cli.server_json import read_server_json

@@ -7,7 +7,7 @@ import platform
 import subprocess
 import sys
 
-from rowlock.controllers.freed_memory import PATIENCE, WORTHWHILE, FreedMemory, find_trim
+from rowlock.controllers.heap_collector import PATIENCE, WORTHWHILE, FreedMemory, find_trim
 
 MIB = 1 << 20
 
@@ -39,7 +39,7 @@ def test_when_memory_is_given_back() -> None:
 
 FRAGMENTED = """
 import asyncio
-from rowlock.controllers.freed_memory import FreedMemory, resident_bytes
+from rowlock.controllers.heap_collector import FreedMemory, resident_bytes
 
 async def body():
     memory = FreedMemory()

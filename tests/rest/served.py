@@ -35,7 +35,7 @@ from rowlock.cli.commands import tree as rowlock_tree
 from rowlock.cli.context import DATA_DIR, PROJECT
 from rowlock.cli.grammar import Flag, Group
 from rowlock.errors import Conflict, NotFound, not_found
-from rowlock.identity.identity_provider import IdentityProvider
+from rowlock.identity.token_sources import IdentityProvider
 from rowlock.objects import Object, name, uid
 from rowlock.rest.app import RestApi
 from rowlock.rest.authentication import Principal

@@ -23,8 +23,7 @@ from rowlock.api import LogOptions
 from rowlock.apiserver.admission.chain import AdmissionChain
 from rowlock.apiserver.patch.patches import Patcher
 from rowlock.apiserver.server import application
-from rowlock.apiserver.server.auditing import audit_into
-from rowlock.apiserver.server.settings import ApiServerSettings
+from rowlock.apiserver.server.settings import ApiServerSettings, audit_into
 from rowlock.archive.archive import Archive
 from rowlock.audit.audit_log import AuditLog
 from rowlock.authentication.access_tokens import AccessTokens
@@ -34,8 +33,7 @@ from rowlock.authorization import bootstrap_policy
 from rowlock.authorization.rbac import RbacAuthorizer
 from rowlock.browser.door import BrowserDoor
 from rowlock.http_server.certificates import ensure_certificates
-from rowlock.identity.identity_provider import IdentityProvider
-from rowlock.identity.token_sources import rest_authenticator, user_token_issuer
+from rowlock.identity.token_sources import IdentityProvider, rest_authenticator, user_token_issuer
 from rowlock.kinds import Kind
 from rowlock.objects import Object
 from rowlock.rest import workloads

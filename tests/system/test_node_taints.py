@@ -6,7 +6,7 @@ from rowlock.api import WRITE, Patch
 from rowlock.kinds import NODE
 from rowlock.objects import Key
 from rowlock.storage.store import Store
-from rowlock.system.node_taints import UNSCHEDULABLE_TAINT, UnschedulableTaint
+from rowlock.system.taint_eviction import UNSCHEDULABLE_TAINT, UnschedulableTaint
 
 
 def test_cordon_and_uncordon_move_the_taint() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rowlock.system.pod_disruption import mark_evicted
+from rowlock.system.pod_garbage_collector import mark_evicted
 
 
 def pod(phase: str, **metadata: Any) -> dict[str, Any]:

@@ -12,8 +12,8 @@ from rowlock import objects
 from rowlock.objects import Object
 from rowlock.workloads import projects, runai_json
 from rowlock.workloads.figures.guarantees import RuntimeGuarantees, started_at
-from rowlock.workloads.figures.idle_gpus import count_idle_gpus
 from rowlock.workloads.figures.overtime import OvertimeMeans
+from rowlock.workloads.figures.times import count_idle_gpus
 from rowlock.workloads.figures.usage_series import LatestUsage, UsageSample
 from rowlock.workloads.runai_json import Workload
 

@@ -5,7 +5,7 @@
     GET /api/v1/ui/workloads          all workloads, live      with a session: `feed.py`
     /api/v1/ui/downloads              logs, saved as files     with a session: `downloads.py`
     /api/v1/…                         the REST API               with a session; it acts with the token that began the session
-    ws: …/pods/…/exec                 a terminal                 with a session: `terminals.py`
+    ws: …/pods/…/exec                 a terminal                 with a session: `open_requests.py`
     /api/v1/ui/login  /oidc/callback  people log in              `login_page.py`
 
 With `rowlock up --ui-address` the same is served over HTTPS at another address, without one-time codes for the owner, whose token is
@@ -27,7 +27,7 @@ from starlette.requests import HTTPConnection, Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from rowlock.browser import terminals
+from rowlock.browser import open_requests
 from rowlock.browser.downloads import DOWNLOADS_PATH, Downloads
 from rowlock.browser.event_stream import EventStream
 from rowlock.browser.feed import WorkloadFeed
@@ -153,15 +153,15 @@ class BrowserDoor:
         try:
             self._check_host(connection)
             _check_origin(connection, is_required=True)  # browsers send it; websockets have no CORS preflight
-            if self.exec_app is None or not terminals.EXEC_PATH.fullmatch(path):
+            if self.exec_app is None or not open_requests.EXEC_PATH.fullmatch(path):
                 raise NotFound("websockets are spoken here for terminals alone: /api/v1/namespaces/…/pods/…/exec")
-            api, cookie, key = self.exec_app, self._read_cookie(connection), terminals.offered_key(scope)
+            api, cookie, key = self.exec_app, self._read_cookie(connection), open_requests.offered_key(scope)
             session, token = await self._session_token(cookie, key)
         except ApiError as error:
-            return await terminals.refuse(error, receive, send)
+            return await open_requests.refuse(error, receive, send)
 
         async def serve(inner: Scope, receive: Receive, send: Send) -> None:
-            await terminals.serve_exec(api, token, {**inner, "path": path}, receive, send)
+            await open_requests.serve_exec(api, token, {**inner, "path": path}, receive, send)
 
         await self._open.serve(session, serve, scope, receive, send, check=self._session_check(cookie, key, scope))
 

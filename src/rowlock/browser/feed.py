@@ -28,7 +28,7 @@ from rowlock.rest.event_index import EventIndex, failure_messages
 from rowlock.rest.informers import InformerCache
 from rowlock.rest.rights import Rights
 from rowlock.workloads import runai_json
-from rowlock.workloads.figures.idle_gpus import count_idle_gpus
+from rowlock.workloads.figures.times import count_idle_gpus
 from rowlock.workloads.projects import Project
 
 HEARTBEAT_S = 15.0

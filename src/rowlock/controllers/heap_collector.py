@@ -5,6 +5,10 @@ exceptions: 400 objects after 1,500 jobs. To find them, a full collection traver
 the event loop for 90 to 230 ms with five thousand jobs. So what survives two young collections is frozen (`gc.freeze`):
 no collection traverses it again until the next full one.
 
+After a large block has been freed, glibc allocates blocks of up to 32 MiB on its heap instead of with mmap, and returns only the top of
+the heap. Six readers of a log with lines of 1 MiB grew the server from 63 to 768 MiB for good. `FreedMemory` gives such memory back at a
+quiet moment: with it the server uses 183 MiB meanwhile and 136 afterwards.
+
     collector = HeapCollector(clock)
     tasks.create_task(collector.run())
 """
@@ -12,12 +16,13 @@ no collection traverses it again until the next full one.
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import gc
+import os
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
-from rowlock.controllers.freed_memory import FreedMemory
 from rowlock.controllers.loop_watchdog import TurnClock
 
 _NEW_OBJECTS, _COLLECTIONS = 4_000, 4
@@ -85,3 +90,54 @@ class HeapCollector:
                 gc.collect()
                 gc.freeze()
                 self._collections, collected = 0, time.monotonic()
+
+
+WORTHWHILE = 32 << 20
+"""Bytes that the process must have grown by since the last trim; less is not worth the walk through the heap."""
+PATIENCE = 10.0
+"""Seconds after which a busy server trims, too. It takes 20 ms per 100 MiB in a thread; the event loop waits only for large blocks."""
+
+
+def resident_bytes() -> int:
+    """Resident memory of this process; 0 where there is no /proc."""
+    try:
+        with open("/proc/self/statm", "rb") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        return 0
+
+
+def find_trim() -> Callable[[], object] | None:
+    """glibc's `malloc_trim`, called with the GIL released; None with another C library."""
+    try:
+        trim = ctypes.CDLL(None).malloc_trim
+    except (OSError, AttributeError):
+        return None
+    trim.argtypes, trim.restype = [ctypes.c_size_t], ctypes.c_int
+    return lambda: trim(0)
+
+
+class FreedMemory:
+    """Trims the heap when the process has grown and is quiet. `measure` returns resident bytes."""
+
+    def __init__(self, trim: Callable[[], object] | None = None, measure: Callable[[], int] = resident_bytes) -> None:
+        self._trim, self._measure = trim or find_trim(), measure
+        self._floor = 0
+        """The lowest resident bytes since the last trim: taken as the memory in use."""
+        self._grown_since: float | None = None
+
+    async def look(self, now: float, *, is_quiet: bool) -> bool:
+        """Trim the heap if due; True if it did. `now`: seconds of a monotonic clock. Call it every few seconds."""
+        if self._trim is None:
+            return False
+        resident = self._measure()
+        self._floor = min(self._floor, resident) if self._floor else resident
+        if resident - self._floor < WORTHWHILE:
+            self._grown_since = None
+            return False
+        self._grown_since = now if self._grown_since is None else self._grown_since
+        if not is_quiet and now - self._grown_since < PATIENCE:
+            return False
+        await asyncio.to_thread(self._trim)
+        self._floor, self._grown_since = self._measure(), None
+        return True

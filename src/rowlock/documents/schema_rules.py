@@ -7,12 +7,14 @@ if the old object has the field, too; list elements are matched by their map key
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from rowlock.errors import Cause
+from rowlock.objects import Object
 
 RULES_KEY = "x-kubernetes-validations"
 _MISSING: Any = object()
@@ -99,3 +101,20 @@ def _identity(value: Any, keys: list[str]) -> tuple[Any, ...]:
 def _json_type(value: Any) -> str:
     names = {dict: "object", list: "array", str: "string", bool: "boolean", int: "integer", float: "number"}
     return names.get(type(value), "null")
+
+
+def keep_secret_names(account: Object) -> Object:
+    """The ServiceAccount with only the names in its `secrets`."""
+    secrets = account.get("secrets")
+    if not secrets:
+        return account
+    return {**account, "secrets": [{"name": s["name"]} if s.get("name") else {} for s in secrets]}
+
+
+def merge_string_data(secret: Object) -> Object:
+    """The Secret with its `stringData` merged into `data`, in base64."""
+    if "stringData" not in secret:
+        return secret
+    texts = secret["stringData"]
+    data = {**(secret.get("data") or {}), **{k: base64.b64encode(v.encode()).decode() for k, v in texts.items()}}
+    return {**{k: v for k, v in secret.items() if k != "stringData"}, "data": data}

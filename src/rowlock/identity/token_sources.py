@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from pathlib import Path
 
 from rowlock.accounts.local_login import LocalLogin, LocalToken, LocalUser
 from rowlock.accounts.user_accounts import UserAccount
 from rowlock.apiserver.server.settings import ApiServerSettings
 from rowlock.authentication import access_tokens, users
+from rowlock.authentication.oidc.id_tokens import IdTokens
+from rowlock.authentication.oidc.logins import OidcLogins
+from rowlock.authentication.oidc.provider import OidcProvider
+from rowlock.authentication.oidc.settings import OidcSettings, parse_settings
 from rowlock.authorization.rbac import RbacAuthorizer
 from rowlock.authorization.user_rights import UserRights
+from rowlock.controllers.supervisor import supervise
 from rowlock.rest.authentication import Principal, TokenAuthenticator
 from rowlock.rest.call import AccessToken, TokenIssuer, UserTokenIssuer
+from rowlock.server_settings import ServerSettings
 
 
 def rest_authenticator(settings: ApiServerSettings, authorizer: RbacAuthorizer) -> TokenAuthenticator:
@@ -71,3 +78,29 @@ def local_login(settings: ApiServerSettings, directory: Path) -> LocalLogin:
         return LocalToken(tokens.issue_for_local_user(user).token, access_tokens.LIFETIME_S)
 
     return LocalLogin(directory, issue)
+
+
+@dataclass(frozen=True, slots=True)
+class IdentityProvider:
+    """One provider: its documents, its tokens, and logins there."""
+
+    provider: OidcProvider
+    tokens: IdTokens
+    logins: OidcLogins
+
+    @classmethod
+    def connect(cls, settings: OidcSettings) -> IdentityProvider:
+        """Sends no request: `run` reads the documents, so an unreachable provider does not delay the start."""
+        provider = OidcProvider(settings)
+        tokens = IdTokens(provider)
+        return cls(provider, tokens, OidcLogins(provider, tokens))
+
+    @classmethod
+    def from_flags(cls, options: ServerSettings) -> IdentityProvider | None:
+        """The configured provider; None if the flags name none. Raises BadRequest."""
+        settings = parse_settings(options)
+        return None if settings is None else cls.connect(settings)
+
+    async def run(self) -> None:
+        """Keep its documents fresh, until cancelled."""
+        await supervise("the identity provider", self.provider.run)

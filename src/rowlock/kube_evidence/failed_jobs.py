@@ -13,7 +13,6 @@ from rowlock import kinds, objects
 from rowlock.api import Api, WriteOptions
 from rowlock.errors import ApiError, NotFound
 from rowlock.gangs.evictions import failed_job_patch
-from rowlock.kube_evidence.changed_jobs import ChangedJobs
 from rowlock.rest.informers import InformerCache
 
 log = logging.getLogger(__name__)
@@ -51,3 +50,33 @@ class FailedJobs:
             return False
         log.info("%s/%s has failed, and what still ran of it is stopped", *place[1:])
         return True
+
+
+class ChangedJobs:
+    """Uids of jobs, each once, in the order of their first change since they were taken. For one reader."""
+
+    def __init__(self, cache: InformerCache) -> None:
+        self._cache = cache
+        self._changed: dict[str, None] = {}
+        self._wakeup = asyncio.Event()
+        cache.subscribe(self.note)
+
+    def note(self, uid: str) -> None:
+        """Record that this job, or something that belongs to it, has changed. An empty `uid` is ignored."""
+        if uid:
+            self._changed[uid] = None
+            self._wakeup.set()
+
+    def note_all(self) -> None:
+        """Record all jobs in the cache, for a reader's start."""
+        for uid in self._cache.job_uids():
+            self.note(uid)
+
+    async def take(self, gather: float = 0.0) -> list[str]:
+        """Wait for a change, then `gather` seconds for more. Returns the uids of the changed jobs."""
+        await self._wakeup.wait()
+        if gather:
+            await asyncio.sleep(gather)
+        self._wakeup.clear()
+        taken, self._changed = list(self._changed), {}
+        return taken

@@ -69,7 +69,7 @@ def _import_library() -> Any:
     """Import the client library: it costs a tenth of a second and some MiB, which a server without scrapes saves."""
     from prometheus_client import exposition
 
-    from rowlock.metrics import cluster_families, server_families, usage_families  # noqa: F401 (they import the library)
+    from rowlock.metrics import cluster_families, server_families  # noqa: F401 (they import the library)
 
     return exposition
 
@@ -77,7 +77,7 @@ def _import_library() -> Any:
 async def _family_groups(sources: MetricSources) -> list[Iterator[Metric]]:
     from prometheus_client import ProcessCollector
 
-    from rowlock.metrics import cluster_families, server_families, usage_families
+    from rowlock.metrics import cluster_families, server_families
 
     groups = [
         server_families.build_families(),
@@ -94,7 +94,7 @@ async def _family_groups(sources: MetricSources) -> list[Iterator[Metric]]:
         groups.append(server_families.store_families(sources.store, sources.database))
     if sources.silent_seconds is not None:
         groups.append(server_families.silence_families(sources.silent_seconds()))
-    groups += usage_families.pod_usage_families(list(sources.usage.pods()) if sources.usage else [])
+    groups += cluster_families.pod_usage_families(list(sources.usage.pods()) if sources.usage else [])
     if (scheduler := sources.scheduler()) is not None:
         groups += [cluster_families.scheduler_families(scheduler), cluster_families.queue_families(scheduler)]
     return groups

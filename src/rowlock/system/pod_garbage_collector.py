@@ -6,6 +6,7 @@ A Job may wait for the end of such a pod before it makes another one (`podReplac
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from rowlock import objects
 from rowlock.api import (
@@ -20,7 +21,6 @@ from rowlock.api import (
 )
 from rowlock.kinds import NODE, POD, Kind
 from rowlock.objects import Key, Object
-from rowlock.system.pod_disruption import mark_disrupted
 
 QUARANTINE = 40.0  # seconds that a node may be missing before its pods are failed
 _FINISHED_PHASES = frozenset({"Succeeded", "Failed"})
@@ -80,3 +80,27 @@ def _fail_and_delete(pod: Object, now: float) -> Iterable[Write]:
     if objects.phase(pod) not in _FINISHED_PHASES:
         yield mark_disrupted(pod, "DeletionByPodGC", "PodGC: node no longer exists", now, phase="Failed")
     yield Delete(POD, *objects.key(pod), DeleteOptions(grace=0, uid=objects.uid(pod)))
+
+
+_NOT_AT_WORK = ("Pending", "Succeeded", "Failed")
+
+
+def mark_evicted(pod: Object, now: float) -> Patch | None:
+    """The patch that an eviction request applies before it deletes the pod; None for a pod that does not run or is being deleted."""
+    if objects.is_deleting(pod) or objects.phase(pod) in _NOT_AT_WORK:
+        return None
+    return mark_disrupted(pod, "EvictionByEvictionAPI", "Eviction API: evicting", now)
+
+
+def mark_disrupted(pod: Object, reason: str, message: str, now: float, **status: Any) -> Patch:
+    """The write that adds the condition, and sets other fields of the pod's status beside it."""
+    condition = {
+        "type": "DisruptionTarget",
+        "status": "True",
+        "reason": reason,
+        "message": message,
+        "lastTransitionTime": objects.timestamp(now),
+    }
+    other_conditions = [c for c in objects.dig(pod, "status.conditions", ()) if c.get("type") != condition["type"]]
+    fields = {**status, "conditions": [*other_conditions, condition]}
+    return Patch(POD, *objects.key(pod), {"metadata": {"uid": objects.uid(pod)}, "status": fields}, "merge", "status")

@@ -5,13 +5,11 @@ from __future__ import annotations
 from rowlock.api import Controller
 from rowlock.system.event_expiry import EVENT_TTL, EventExpiry
 from rowlock.system.garbage_collector import GarbageCollector
-from rowlock.system.namespace_defaults import NamespaceDefaults
-from rowlock.system.namespace_deletion import NamespaceDeleter
-from rowlock.system.node_taints import UnschedulableTaint
+from rowlock.system.namespace_deletion import NamespaceDefaults, NamespaceDeleter
 from rowlock.system.pod_garbage_collector import PodGarbageCollector
 from rowlock.system.resource_quota import ResourceQuotaController
 from rowlock.system.role_aggregation import RoleAggregation
-from rowlock.system.taint_eviction import TaintEviction
+from rowlock.system.taint_eviction import TaintEviction, UnschedulableTaint
 from rowlock.system.volume_claims import ClaimProtection, FirstConsumerEvents
 
 

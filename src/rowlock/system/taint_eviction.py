@@ -3,6 +3,7 @@
 The rules are those of kube-controller-manager's taint-eviction-controller: at once without a toleration, after the shortest
 `tolerationSeconds` of the tolerations that apply, never when none of them sets a limit. A pod is marked with the condition
 `DisruptionTarget` and deleted with its own grace period; its owner decides whether another one takes its place.
+The taint `node.kubernetes.io/unschedulable` follows `kubectl cordon`, as in the node lifecycle controller.
 """
 
 from __future__ import annotations
@@ -11,10 +12,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rowlock import objects
-from rowlock.api import NOTHING, Change, Decision, Delete, DeleteOptions, Record, View, Write
+from rowlock.api import (
+    NOTHING,
+    Change,
+    Decision,
+    Delete,
+    DeleteOptions,
+    Patch,
+    Record,
+    View,
+    Write,
+)
 from rowlock.kinds import NODE, POD, Kind
 from rowlock.objects import Key, Object
-from rowlock.system.pod_disruption import mark_disrupted
+from rowlock.system.pod_garbage_collector import mark_disrupted
 
 NO_EXECUTE = "NoExecute"
 
@@ -104,3 +115,35 @@ def _evict(pod: Object, now: float) -> Iterable[Write]:
 def _event(pod: Object, words: str) -> Record:
     text = f"{words} {objects.namespace(pod)}/{objects.name(pod)}"
     return Record(pod, "Normal", "TaintManagerEviction", text, TaintEviction.name)
+
+
+UNSCHEDULABLE_TAINT = "node.kubernetes.io/unschedulable"
+
+
+class UnschedulableTaint:
+    """One key per node."""
+
+    name = "unschedulable-taint"
+    kinds: tuple[Kind, ...] = (NODE,)
+
+    def keys(self, view: View, change: Change) -> Iterable[Key]:
+        return (objects.key(change.object),)
+
+    def decide(self, view: View, key: Key, now: float) -> Decision:
+        node = view.get(NODE, "", key.name)
+        if node is None:
+            return NOTHING
+        spec = node.get("spec") or {}
+        taints = list(spec.get("taints") or ())
+        other_taints = [t for t in taints if t.get("key") != UNSCHEDULABLE_TAINT]
+        if bool(spec.get("unschedulable")) == (len(other_taints) < len(taints)):
+            return NOTHING
+        if spec.get("unschedulable"):
+            other_taints.append(
+                {"key": UNSCHEDULABLE_TAINT, "effect": "NoSchedule", "timeAdded": objects.timestamp(now)}
+            )
+        patch = {
+            "metadata": {"resourceVersion": node["metadata"]["resourceVersion"]},
+            "spec": {"taints": other_taints or None},
+        }
+        return Decision((Patch(NODE, "", key.name, patch),))

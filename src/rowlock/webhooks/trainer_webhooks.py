@@ -15,7 +15,7 @@ from rowlock.training.admission.webhooks import AdmissionResult
 from rowlock.training.jobset import pod_webhook
 from rowlock.training.jobset.gangs import with_group
 from rowlock.training.jobset.model import NAME_KEY
-from rowlock.webhooks import go_json, go_structs
+from rowlock.webhooks import go_structs
 
 _CONTAINER = "io.k8s.api.core.v1.Container"
 _DEFAULTERS = {kinds.JOB_SET: "mjobset.kb.io", kinds.TRAIN_JOB: "defaulter.trainjob.trainer.kubeflow.org"}
@@ -44,7 +44,7 @@ class TrainerWebhooks:
             return trainer_webhook.default_trainjob(old, new, now)
         new = jobset_webhook.default_jobset(new)
         if jobs := new["spec"].get("replicatedJobs"):
-            return objects.with_field(new, "spec.replicatedJobs", [go_json.with_empty_structs(job) for job in jobs])
+            return objects.with_field(new, "spec.replicatedJobs", [go_structs.with_empty_structs(job) for job in jobs])
         return new
 
     def admit_pod(self, pod: Object, view: View | None, *, has_scheduler: bool) -> Object:
@@ -79,12 +79,12 @@ class TrainerWebhooks:
         elif kind is kinds.TRAIN_JOB:
             _deny(kind, _review_trainjob(old, new, view), options)
         elif kind in _RUNTIMES:
-            verdict = trainer_webhook.review_runtime(old, new, lambda value: go_json.encode(value, _CONTAINER))
+            verdict = trainer_webhook.review_runtime(old, new, lambda value: go_structs.encode(value, _CONTAINER))
             _deny(kind, verdict, options)
 
 
 def _review_jobset(old: Object | None, new: Object) -> None:
-    causes = jobset_webhook.review_jobset(old, new, go_json.encode_replicated_jobs)
+    causes = jobset_webhook.review_jobset(old, new, go_structs.encode_replicated_jobs)
     if causes:
         refusal = invalid(kinds.JOB_SET.name, objects.name(new), causes, kinds.JOB_SET.group)
         message = _denial_text(jobset_webhook.WEBHOOK, refusal.message)
@@ -98,7 +98,7 @@ def _review_trainjob(old: Object | None, new: Object, view: View | None) -> Admi
         return view.get(runtimes[kind], namespace, name) if view else None
 
     jobset = view.get(kinds.JOB_SET, objects.namespace(new), objects.name(new)) if view and old else None
-    return trainer_webhook.review_trainjob(old, new, find, jobset, go_json.encode_plain)
+    return trainer_webhook.review_trainjob(old, new, find, jobset, go_structs.encode_plain)
 
 
 def _deny(kind: Kind, verdict: AdmissionResult, options: WriteOptions) -> None:

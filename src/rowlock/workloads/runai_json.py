@@ -21,8 +21,8 @@ from rowlock.training.model import REQUEST_ANNOTATION, WORKER
 from rowlock.workloads import compute, frameworks, pods, submission
 from rowlock.workloads import objects as job_objects
 from rowlock.workloads.figures import guarantees, times
-from rowlock.workloads.figures.idle_gpus import LookUpUsage, count_idle_gpus
 from rowlock.workloads.figures.resources import allocated_resources, requested_resources
+from rowlock.workloads.figures.times import LookUpUsage, count_idle_gpus
 from rowlock.workloads.phase import TERMINAL, WorkloadStatus, count_pods, workload_status
 from rowlock.workloads.projects import Project
 

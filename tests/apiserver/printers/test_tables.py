@@ -8,7 +8,7 @@ import pytest
 
 from rowlock import kinds
 from rowlock.apiserver.printers import tables
-from rowlock.apiserver.printers.durations import human_duration
+from rowlock.apiserver.printers.pod_columns import human_duration
 from rowlock.kinds import Kind
 
 RUNNING = {"state": {"running": {}}, "ready": True}

@@ -13,7 +13,7 @@ from tests.end_to_end.cluster import BIN, Cluster, lent
 
 from rowlock.cli import runai_tree
 from rowlock.cli.commands import tree
-from rowlock.cli.completion.candidates import candidates
+from rowlock.cli.completion.command import candidates
 
 
 def rowlock(*words: str) -> list[str]:

@@ -7,7 +7,7 @@ import xml.etree.ElementTree as ElementTree
 
 import pytest
 
-from rowlock.cli.curves.svg import to_svg
+from rowlock.cli.curves.command import to_svg
 from rowlock.cli.curves.terminal import ROWS, draw_metric, tell_apart
 
 

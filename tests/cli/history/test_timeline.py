@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from rowlock.cli.history.runs import _failure_lines
 from rowlock.cli.history.timeline import draw_timeline
-from rowlock.cli.history.why import _failure_lines
 
 
 def steps(count: int) -> list[dict[str, Any]]:

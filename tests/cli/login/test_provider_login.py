@@ -18,7 +18,7 @@ from tests.rest.served import EmbeddedServed, call, serving
 
 from rowlock.cli.login import provider as provider_module
 from rowlock.cli.session import FILE_NAME
-from rowlock.identity.identity_provider import IdentityProvider
+from rowlock.identity.token_sources import IdentityProvider
 
 
 @pytest.fixture(scope="module")

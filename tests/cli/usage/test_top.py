@@ -9,7 +9,7 @@ import pytest
 from tests.rest.served import EmbeddedServed
 
 from rowlock import kinds, objects
-from rowlock.cli.usage import figures
+from rowlock.cli.usage import command
 from rowlock.workloads.figures.usage_series import LatestUsage, UsageSample
 
 
@@ -97,6 +97,6 @@ def test_watching_ends_with_ctrl_c(served: EmbeddedServed, monkeypatch: pytest.M
 
 
 def test_amounts_are_short() -> None:
-    texts = [figures.format_bytes(value) for value in (None, 0, 1023, 1024, 150 * 1024, 1536 * 2**20, 2**60)]
+    texts = [command.format_bytes(value) for value in (None, 0, 1023, 1024, 150 * 1024, 1536 * 2**20, 2**60)]
     assert texts == ["-", "0B", "1023B", "1.0Ki", "150Ki", "1.5Gi", "1048576Ti"]
-    assert figures.part_of(1.0, 0) is None and figures.format_percent(figures.part_of(1.0, 2.0)) == "50%"
+    assert command.part_of(1.0, 0) is None and command.format_percent(command.part_of(1.0, 2.0)) == "50%"

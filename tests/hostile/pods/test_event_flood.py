@@ -10,8 +10,7 @@ from typing import Any
 from tests.waiting import until_async
 
 from rowlock.api import Record
-from rowlock.controllers import record_queue
-from rowlock.controllers.recorder import Allowance, Recorder
+from rowlock.controllers.recorder import MAX_WAITING, MAX_WAITING_PER_OBJECT, Allowance, Recorder, RecordQueue
 from rowlock.objects import Object
 
 LONG = "x" * 100_000
@@ -76,7 +75,7 @@ def test_a_flood_of_one_pod_costs_no_memory_and_delays_nobody() -> None:
         api.go.set()
         async with asyncio.timeout(30):
             await until_told(api, "quiet")
-        assert len(api.told("loud")) <= record_queue.MAX_WAITING_PER_OBJECT + 64
+        assert len(api.told("loud")) <= MAX_WAITING_PER_OBJECT + 64
         assert len(api.told("quiet")) == 1
         writing.cancel()
         await asyncio.gather(writing, return_exceptions=True)
@@ -116,10 +115,10 @@ def test_equal_records_that_wait_are_counted() -> None:
 
 
 def test_the_queue_as_a_whole_is_limited_and_says_what_it_dropped() -> None:
-    queue = record_queue.RecordQueue()
-    for number in range(record_queue.MAX_WAITING + 500):
-        assert queue.put(record(pod(f"p{number}"), "hello")) == (number < record_queue.MAX_WAITING)
-    assert len(queue) == record_queue.MAX_WAITING and queue.dropped == 500
+    queue = RecordQueue()
+    for number in range(MAX_WAITING + 500):
+        assert queue.put(record(pod(f"p{number}"), "hello")) == (number < MAX_WAITING)
+    assert len(queue) == MAX_WAITING and queue.dropped == 500
     taken = [queue.take(64) for _ in itertools.repeat(None, 2)]
     assert [found.regarding["metadata"]["name"] for found, _ in taken[1]] == [f"p{n}" for n in range(64, 128)]
     assert queue.put(record(pod("late"), "there is room again")) and queue.dropped == 500

@@ -17,7 +17,7 @@ from rowlock.apiserver.admission.chain import AdmissionChain
 from rowlock.objects import Key
 from rowlock.scheduling.controller import Scheduler
 from rowlock.storage import bootstrap
-from rowlock.system.namespace_defaults import NamespaceDefaults
+from rowlock.system.namespace_deletion import NamespaceDefaults
 from rowlock.training.batch_job.controller import BatchJobController, JobPodRelease
 from rowlock.training.jobset.controller import JobSetController
 from rowlock.training.jobset.gangs import JobSetGroupController

@@ -23,11 +23,7 @@ from rowlock.apiserver.schema import crd_schema, decoding, types
 from rowlock.apiserver.schema.decoding import Walk
 from rowlock.apiserver.validation import object_warnings
 from rowlock.apiserver.validation import objects as object_validation
-from rowlock.documents.kept_fields import (
-    keep_secret_names,
-    merge_string_data,
-)
-from rowlock.documents.schema_rules import rule_causes
+from rowlock.documents.schema_rules import keep_secret_names, merge_string_data, rule_causes
 from rowlock.errors import (
     ApiError,
     BadRequest,

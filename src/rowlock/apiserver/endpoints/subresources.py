@@ -25,7 +25,7 @@ from rowlock.errors import ApiError, BadRequest, Cause, Invalid, Unsupported, in
 from rowlock.http_server.disconnects import send_until_disconnect
 from rowlock.objects import Object
 from rowlock.storage.store import Store
-from rowlock.system.pod_disruption import mark_evicted
+from rowlock.system.pod_garbage_collector import mark_evicted
 
 _LOG_PARAMETERS = frozenset(
     "container follow previous sinceSeconds sinceTime timestamps tailLines limitBytes pretty"

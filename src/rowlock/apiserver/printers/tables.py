@@ -13,8 +13,7 @@ from importlib import resources
 from typing import Any, Literal, NamedTuple
 
 from rowlock import objects
-from rowlock.apiserver.printers.durations import human_duration, time_since
-from rowlock.apiserver.printers.pod_columns import pod_cells
+from rowlock.apiserver.printers.pod_columns import human_duration, pod_cells, time_since
 from rowlock.kinds import JOB_SET, JOBS, TRAIN_JOB, Kind
 from rowlock.objects import Object
 from rowlock.quantity import parse

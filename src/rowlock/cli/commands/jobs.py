@@ -30,7 +30,7 @@ from rowlock.cli.output import (
     table,
     tell,
 )
-from rowlock.cli.usage.figures import describe_usage, read_idle_seconds
+from rowlock.cli.usage.command import describe_usage, read_idle_seconds
 
 _PHASES = "Creating Pending Initializing Running Degraded Stopping Stopped Resuming Completed Failed Deleting".split()
 

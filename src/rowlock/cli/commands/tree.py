@@ -219,7 +219,7 @@ CHECK = Command("check", "Say whether a manifest would be admitted, and warn abo
     *_COMMON_FLAGS,
 ))  # fmt: skip
 WHY = Command("why", "Say in one sentence which rank failed first, or which rank the others wait for.",
-              "history.why:why", "JOB", (
+              "history.runs:why", "JOB", (
     Flag("--stacks", "switch", "show the stack of every running rank"),
     *_COMMON_FLAGS,
 ))  # fmt: skip

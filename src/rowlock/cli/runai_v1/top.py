@@ -9,7 +9,7 @@ from rowlock.cli.grammar import CommandLine
 from rowlock.cli.output import format_memory, format_number, show, table, tell
 from rowlock.cli.runai_v1.context import grouped_table
 from rowlock.cli.runai_v1.jobs import list_workloads
-from rowlock.cli.usage.figures import USAGE, format_bytes, format_cores, format_percent, part_of
+from rowlock.cli.usage.command import USAGE, format_bytes, format_cores, format_percent, part_of
 
 _GROUPS = (("GENERAL", 2), ("GPU", 3), ("CPU", 3), ("MEMORY", 3))
 _UNMEASURED = "Nobody measures what pods of this cluster use (-); ALLOCATED is what they asked for."

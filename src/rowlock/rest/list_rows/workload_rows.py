@@ -17,8 +17,8 @@ from rowlock.errors import ApiError
 from rowlock.objects import Object
 from rowlock.workloads import list_query, runai_json
 from rowlock.workloads.figures import times
-from rowlock.workloads.figures.idle_gpus import count_idle_gpus
 from rowlock.workloads.figures.resources import json_number
+from rowlock.workloads.figures.times import count_idle_gpus
 from rowlock.workloads.phase import WorkloadStatus
 from rowlock.workloads.projects import Project
 from rowlock.workloads.runai_json import Workload

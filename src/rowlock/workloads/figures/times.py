@@ -1,12 +1,15 @@
-"""How long a workload waited and ran, according to its conditions; after a restart, since it last began to run."""
+"""How long a workload waited and ran, according to its conditions (after a restart, since it last began to run), and how many of its GPUs are idle."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import NamedTuple
 
 from rowlock import objects
 from rowlock.objects import Object
+from rowlock.workloads.figures.usage_series import LatestUsage
 
 
 class Milestones(NamedTuple):
@@ -60,3 +63,20 @@ def _parse_time(text: str) -> float:
         return objects.seconds(text)
     except ValueError:
         return 0.0
+
+
+IDLE_AFTER_S = 300.0
+"""Seconds without work after which a GPU counts as idle, as in Run:ai."""
+
+LookUpUsage = Callable[[str], LatestUsage | None]
+"""Pod's uid → its latest usage; None if it has not been measured."""
+
+
+def count_idle_gpus(pods: Iterable[Object], look_up: LookUpUsage | None, now: float) -> int | None:
+    """How many GPUs of these pods have been idle for `IDLE_AFTER_S` at the time `now`; None if none of them is measured."""
+    if look_up is None:
+        return None
+    usages = [usage for pod in pods if (usage := look_up(objects.uid(pod))) is not None]
+    if not any(not math.isnan(busy) for usage in usages for busy, _ in usage.gpus.values()):
+        return None
+    return sum(now - since >= IDLE_AFTER_S for usage in usages for since in usage.gpu_idle_since.values())
