@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 from rowlock.cli import client
 from rowlock.cli.context import data_dir, prepare_data_dir, project
 from rowlock.cli.grammar import CommandError, CommandLine
+from rowlock.cli.lookups import read_projects
 from rowlock.cli.output import show
 from rowlock.cli.server_json import is_alive, read_server_json, running_server
 
@@ -41,7 +43,6 @@ def _machine_server(line: CommandLine, directory: str) -> client.ServerClient | 
 
 def _show_machine_kubeconfig(line: CommandLine, directory: str, server: client.ServerClient) -> int:
     """Print a kubeconfig with the credential plugin `runai auth get-token`: it has no secret and never expires."""
-    import json
     import sys
 
     runai = os.path.join(os.path.dirname(os.path.abspath(sys.argv[0])), "runai")
@@ -54,16 +55,7 @@ def _show_machine_kubeconfig(line: CommandLine, directory: str, server: client.S
         "interactiveMode": "Never",
     }
     cluster = {"server": server.url, "certificate-authority": os.path.join(server.directory, "ca.crt")}
-    context = {"cluster": "rowlock", "user": "rowlock", "namespace": _own_namespace(line, server)}
-    config = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "current-context": "rowlock",
-        "clusters": [{"name": "rowlock", "cluster": cluster}],
-        "contexts": [{"name": "rowlock", "context": context}],
-        "users": [{"name": "rowlock", "user": {"exec": plugin}}],
-    }
-    text = json.dumps(config, indent=2)
+    text = _config_text(cluster, "rowlock", {"exec": plugin}, _own_namespace(line, server))
     if not line.path:
         show(text)
         return 0
@@ -77,7 +69,7 @@ def _show_machine_kubeconfig(line: CommandLine, directory: str, server: client.S
 
 def _own_namespace(line: CommandLine, server: client.ServerClient) -> str:
     """The namespace of the selected project, else of the first project that the user may see."""
-    projects = server.get("/api/v1/org-unit/projects", limit=500)["projects"]
+    projects = read_projects(server)
     chosen = next((one for one in projects if one["name"] == project(line)), None) or next(iter(projects), None)
     return str(chosen["status"]["namespace"]) if chosen else "default"
 
@@ -110,7 +102,6 @@ def read_user_token(directory: str, user: str) -> str:
 def _user_kubeconfig(line: CommandLine, directory: str) -> str:
     """A kubeconfig that works on the user's own machine: it contains the CA certificate and the user's token."""
     import base64
-    import json
 
     token = read_user_token(directory, line.user)
     server_json = running_server(directory) or {}
@@ -120,14 +111,21 @@ def _user_kubeconfig(line: CommandLine, directory: str) -> str:
     except OSError as error:
         raise CommandError(f"{error.filename} cannot be read: {error.strerror}") from None
     url = next(iter(server_json.get("others") or ()), server_json["url"])
+    cluster = {"server": url, "certificate-authority-data": authority}
+    return _config_text(cluster, line.user, {"token": token}, "runai-default")
+
+
+def _config_text(cluster: dict[str, Any], user: str, credentials: dict[str, Any], namespace: str) -> str:
+    """A kubeconfig with one context, as JSON, which is YAML too."""
+    import json
+
+    context = {"cluster": "rowlock", "user": user, "namespace": namespace}
     config = {
         "apiVersion": "v1",
         "kind": "Config",
         "current-context": "rowlock",
-        "clusters": [{"name": "rowlock", "cluster": {"server": url, "certificate-authority-data": authority}}],
-        "contexts": [
-            {"name": "rowlock", "context": {"cluster": "rowlock", "user": line.user, "namespace": "runai-default"}}
-        ],
-        "users": [{"name": line.user, "user": {"token": token}}],
+        "clusters": [{"name": "rowlock", "cluster": cluster}],
+        "contexts": [{"name": "rowlock", "context": context}],
+        "users": [{"name": user, "user": credentials}],
     }
     return json.dumps(config, indent=2)

@@ -10,6 +10,8 @@ from rowlock.cli.grammar import CommandError, CommandLine
 from rowlock.cli.output import ask, format_age, show, show_json, table
 
 PATH = "/api/v1/users"
+_PAGE = 500
+"""The most users in one answer; it is a list, and does not say whether there are more."""
 
 
 def read_password(name: str, *, is_new: bool) -> str:
@@ -46,7 +48,11 @@ def create(line: CommandLine) -> int:
 
 def index(line: CommandLine) -> int:
     """List users."""
-    users = client.connect(line).get(PATH, limit=500)
+    server = client.connect(line)
+    users = page = server.get(PATH, limit=_PAGE)
+    while len(page) == _PAGE:
+        page = server.get(PATH, limit=_PAGE, offset=len(users))
+        users = [*users, *page]
     if line.json:
         show_json(users)
     else:

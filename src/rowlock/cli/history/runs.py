@@ -102,7 +102,7 @@ def find_run(server: ServerClient, project_name: str, word: str) -> dict[str, An
     if named:
         count = "is only 1 run" if len(named) == 1 else f"are only {len(named)} runs"
         raise CommandError(f"there {count} of the name {name}: {name}~{len(named) - 1} is the oldest")
-    everything = server.get(RUNS, limit=500)["runs"]
+    everything = client.list_all(server, RUNS, "runs")
     by_id = [run for run in everything if len(word) >= 4 and run["id"].startswith(word)]
     if len(by_id) == 1:
         return dict(server.get(f"{RUNS}/{by_id[0]['id']}"))
