@@ -12,7 +12,7 @@ import pytest
 from tests.waiting import PATIENCE
 
 from rowlock import controllers, kinds, objects
-from rowlock.api import Change, Controller, Create, Decision, Delete, Patch, Record, Update, View, Write
+from rowlock.api import LARGE_WRITE, Change, Controller, Create, Decision, Delete, Patch, Record, Update, View, Write
 from rowlock.controllers.writer import batch_steps, plan_steps
 from rowlock.kinds import Kind
 from rowlock.objects import Key, Object
@@ -46,8 +46,8 @@ def config(name: str, **data: str) -> Object:
     }
 
 
-def secret(name: str) -> Object:
-    return {"metadata": {"name": name, "namespace": "default"}}
+def secret(name: str, value: str = "") -> Object:
+    return {"metadata": {"name": name, "namespace": "default"}, "data": {"v": value}}
 
 
 def told(obj: Object, message: str = "done", reason: str = "Done") -> Record:
@@ -101,15 +101,17 @@ def test_writes_of_a_decision_go_into_one_commit(tmp_path: Path) -> None:
     assert store.commits < 10 and count(store, EVENT) == 25  # the cap: 25 at once per object
 
 
+@pytest.mark.parametrize("size", [0, LARGE_WRITE])  # large ones are checked in another thread, and keep their place
 @pytest.mark.parametrize("on_disk", [True, False])
-def test_what_comes_after_a_refused_creation_is_not_made(tmp_path: Path, on_disk: bool) -> None:
+def test_what_comes_after_a_refused_creation_is_not_made(tmp_path: Path, on_disk: bool, size: int) -> None:
     """They go out together, but mean one after the other: the operator stops at the first pod that is refused."""
 
     def decide(view: View, key: Key, now: float) -> Decision:
         parent = view.get(CM, *key)
         assert parent
         made = [
-            Create(SECRET, secret(name), (told(parent, f"{name}: {{error}}", "Refused"),)) for name in ("a", "b", "c")
+            Create(SECRET, secret(name, "x" * size), (told(parent, f"{name}: {{error}}", "Refused"),))
+            for name in ("a", "b", "c")
         ]
         return Decision(tuple(item for create in made for item in (create, told(parent, objects.name(create.object)))))
 

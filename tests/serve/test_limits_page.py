@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rowlock import errors
+from rowlock import api, errors
 from rowlock.accounts import login_limits, passwords, user_accounts, user_credentials
-from rowlock.apiserver.endpoints import verbs
 from rowlock.apiserver.http import request_body, requests
 from rowlock.apiserver.patch import json_patch
 from rowlock.apiserver.streams import port_forward
@@ -70,7 +69,7 @@ def test_every_figure_is_that_of_the_code() -> None:
         f"{exec_space.LONGEST_STRING >> 10} KiB each, as exec has it; {exec_space.MOST_REFERENCES:,} references |",
         f"for one request, works on one | {pod_host.MAX_REQUEST_BYTES // MIB} MiB, two minutes |",
         f"one answer | {errors.MAX_CAUSES} |",
-        f"| a patch and its object that are put together on the event loop | {verbs.LARGE_PATCH >> 10} KiB |",
+        f"| a write, with the object that it changes, that is checked on the event loop | {api.LARGE_WRITE >> 10} KiB |",
         f"| {request_body.LARGE_JSON >> 10} KiB of JSON, {request_body.LARGE_YAML >> 10} KiB of YAML |",
         f"| {yaml_reader.MAX_DEPTH} levels |",
         f"| {store.WATCH_WINDOW:,} changes in memory",

@@ -20,8 +20,7 @@ from rowlock import errors, kinds, objects
 from rowlock.archive.database import open_database, put_log, read_logs, write_all
 from rowlock.archive.records import LogRecord
 from rowlock.storage import log_format
-from rowlock.storage.backup import create_backup, describe_backup, restore_backup
-from rowlock.storage.backup_parts import is_part
+from rowlock.storage.backup import create_backup, describe_backup, is_part, restore_backup
 from rowlock.storage.store import Store
 
 CM = kinds.CONFIG_MAP

@@ -12,13 +12,15 @@ import pytest
 from tests.storage.conftest import Clock, Opened, config, pod, run, story, take
 
 from rowlock import errors, kinds, objects
-from rowlock.api import DeleteOptions, WriteOptions
+from rowlock.api import LARGE_WRITE, DeleteOptions, WriteOptions
 from rowlock.objects import Object
 from rowlock.selectors import parse_fields, parse_labels
+from rowlock.storage import rehearsal
 from rowlock.storage import store as store_module
 from rowlock.storage.store import Store
 from rowlock.storage.write_verbs import AlwaysAdmit
 
+LARGE = "x" * LARGE_WRITE
 CM, NS, POD, JOB = kinds.CONFIG_MAP, kinds.NAMESPACE, kinds.POD, kinds.PYTORCHJOB
 
 
@@ -330,18 +332,17 @@ def test_a_large_patch_is_made_beside_the_loop_of_the_newest_object() -> None:
         store = Store.open(None, patches=patches)
         await store.create(NS, {"metadata": {"name": "default"}})
         await store.create(CM, config("a"))
-        large = WriteOptions(is_large=True)
-        patching = asyncio.ensure_future(store.patch(CM, "default", "a", {"data": {"mine": "1"}}, options=large))
-        for number in range(store_module._ATTEMPTS_BESIDE):
+        patching = asyncio.ensure_future(store.patch(CM, "default", "a", {"data": {"mine": LARGE}}))
+        for number in range(rehearsal.ATTEMPTS):
             assert await asyncio.to_thread(patches.begun.acquire, timeout=60)
             current = await store.get(CM, "default", "a")
             await store.update(CM, {**current, "data": {**current.get("data", {}), f"theirs-{number}": "1"}})
             patches.go_on.release()
-            if number == store_module._ATTEMPTS_BESIDE - 1:
+            if number == rehearsal.ATTEMPTS - 1:
                 patches.go_on.release()  # the last one is made on the loop
         made = await patching
-        assert set(made["data"]) == {"a", "mine", *(f"theirs-{n}" for n in range(store_module._ATTEMPTS_BESIDE))}
-        missing = asyncio.ensure_future(store.patch(CM, "default", "none", {}, options=large))
+        assert set(made["data"]) == {"a", "mine", *(f"theirs-{n}" for n in range(rehearsal.ATTEMPTS))}
+        missing = asyncio.ensure_future(store.patch(CM, "default", "none", {"data": {"mine": LARGE}}))
         with pytest.raises(errors.NotFound):
             await missing
 

@@ -21,7 +21,7 @@ from rowlock.controllers.reconcile_stats import RECONCILES, Result
 from rowlock.controllers.recorder import Allowance, Recorder
 from rowlock.controllers.supervisor import back_off, supervise
 from rowlock.controllers.turn_budget import take_slices
-from rowlock.controllers.writer import FailedWrite, Step
+from rowlock.controllers.writer import ApiWrite, FailedWrite, Step
 from rowlock.errors import ApiError, NotTried
 from rowlock.kinds import Kind
 from rowlock.objects import Key, Object
@@ -260,14 +260,19 @@ class _Loop:
         thousand pods do not stall it; a slice does not wait for the results of the one before."""
         tasks: list[asyncio.Task[Object | None]] = []
         if len(batch) == 1:  # most are: no task is needed
-            try:
-                return [await writer.execute_write(self.api, batch[0].write)]
-            except Exception as error:  # noqa: BLE001 (returned)
-                return [error]
+            return [await self._try_write(batch[0].write)]
         sequence = WriteSequence() if writer.is_sequence(batch) else None
+        if any(writer.is_large_write(step.write) for step in batch):  # concurrent ones would overtake it
+            return [await self._try_write(step.write, sequence) for step in batch]
         try:
             async for some in take_slices(batch, WRITES_PER_SLICE):
                 tasks += [asyncio.create_task(writer.execute_write(self.api, step.write, sequence)) for step in some]
         finally:
             results = await asyncio.gather(*tasks, return_exceptions=True)
         return results
+
+    async def _try_write(self, write: ApiWrite, sequence: WriteSequence | None = None) -> Object | BaseException | None:
+        try:
+            return await writer.execute_write(self.api, write, sequence)
+        except Exception as error:  # noqa: BLE001 (returned)
+            return error

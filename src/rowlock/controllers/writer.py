@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 
 from rowlock import objects
-from rowlock.api import Api, Bind, Create, Delete, Patch, Record, Update, Write, WriteOptions, WriteSequence
+from rowlock.api import Api, Bind, Create, Delete, Patch, Record, Update, Write, WriteOptions, WriteSequence, is_large
 from rowlock.errors import ApiError, Conflict, NotFound
 from rowlock.kinds import Kind
 from rowlock.objects import Key, Object
@@ -72,6 +72,11 @@ def batch_steps(steps: Sequence[Step], *, keeps_order: bool = False) -> Iterator
 def is_sequence(batch: Sequence[Step]) -> bool:
     """Whether later writes of the batch depend on earlier ones. Updates of one kind do not: each is tried, even if others fail."""
     return any(isinstance(step.write, Create) for step in batch) or len({_batch_key(step) for step in batch}) > 1
+
+
+def is_large_write(write: ApiWrite) -> bool:
+    """Whether the API may check it beside the event loop, so that writes that are issued after it may come before it."""
+    return isinstance(write, Create | Update) and is_large(write.object)
 
 
 def _batch_key(step: Step) -> tuple[type, Kind | None, str]:

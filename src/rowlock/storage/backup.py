@@ -2,7 +2,7 @@
 
 The file is a tar: `manifest.json` first (what is in it, with SHA-256 sums), then `cluster.db` as of one revision (SQLite's
 `VACUUM INTO`: a read transaction, so writers go on; without what was deleted), the certificates, keys, accounts and credentials,
-the audit log and the archive with its logs (`backup_parts.py`). Not included: what pods wrote (claims, checkpoints, logs that are not
+the audit log and the archive with its logs. Not included: what pods wrote (claims, checkpoints, logs that are not
 archived yet) and images. These can be large; copy their directories to back them up.
 """
 
@@ -13,6 +13,7 @@ import hashlib
 import io
 import json
 import os
+import re
 import shutil
 import sqlite3
 import sys
@@ -27,7 +28,6 @@ from typing import Any
 
 from rowlock import __version__
 from rowlock.errors import ApiError, BadRequest, Unavailable
-from rowlock.storage.backup_parts import LEFT_OUT, find_parts, is_part
 from rowlock.storage.log_format import COLUMNS, TranslateErrors, read_rows, read_version
 from rowlock.storage.recovery import uri
 
@@ -283,3 +283,48 @@ def print_restore(data_dir: str, file: str) -> int:
         f" ({_count(manifest)}). Pods that ran then are started anew. Start it: `rowlock up -d --data-dir {data_dir}`"
     )
     return 0
+
+
+# ---------------------------------------------------------------- the files of a backup besides cluster.db
+# Files that are replaced atomically are copied as they are; the archive's database in its own transaction, with the logs that it names.
+
+SMALL_FILES = (
+    "ca.crt", "ca.key", "server.crt", "server.key", "service-account.key", "token", "config.json", "accounts.json", "credentials.json",
+)  # fmt: skip
+"""Certificates, keys, tokens and accounts; those that exist are included."""
+ARCHIVE = "archive/archive.db"
+_LOGS = "archive/logs"
+_AUDIT = re.compile(r"audit\.jsonl(\.[0-9])?")
+_LOG = re.compile(r"archive/logs/[A-Za-z0-9][A-Za-z0-9._-]{0,250}")
+LEFT_OUT = ("claims", "checkpoints", "logs", "images", "sources", "pods")
+"""Directories that a backup leaves out: what pods wrote, or what was copied for them."""
+
+
+def is_part(name: str) -> bool:
+    """Whether a backup may hold a file of this name."""
+    return name in (*SMALL_FILES, ARCHIVE) or bool(_AUDIT.fullmatch(name) or _LOG.fullmatch(name))
+
+
+def find_parts(data_dir: Path, temporary: Path) -> dict[str, Path]:
+    """Paths by their names in the backup; `temporary` is a directory for a copy of the archive's database. Raises OSError, Unavailable."""
+    names = [*SMALL_FILES, *sorted(path.name for path in data_dir.glob("audit.jsonl*") if _AUDIT.fullmatch(path.name))]
+    parts = {name: data_dir / name for name in names if (data_dir / name).is_file()}
+    if (data_dir / ARCHIVE).is_file():
+        parts[ARCHIVE] = copy = temporary / "archive.db"
+        with TranslateErrors(data_dir / ARCHIVE):
+            logs = _copy_archive(data_dir / ARCHIVE, copy)
+        names = [name for log in logs if is_part(name := f"{_LOGS}/{log}")]
+        parts |= {name: data_dir / name for name in names if (data_dir / name).is_file()}
+    return parts
+
+
+def _copy_archive(source: Path, copy: Path) -> list[str]:
+    """Copy the archive's database; return the names of the log files that the copy refers to."""
+    with contextlib.closing(sqlite3.connect(uri(source, "rw"), uri=True, timeout=30.0)) as archive:
+        (version,) = archive.execute("PRAGMA user_version").fetchone()
+        archive.execute("VACUUM INTO ?", (str(copy),))
+    copy.chmod(0o600)
+    if not version:
+        return []  # the tables do not exist yet
+    with contextlib.closing(sqlite3.connect(uri(copy, "ro"), uri=True)) as archive:
+        return [name for (name,) in archive.execute("SELECT DISTINCT file FROM logs WHERE file != ''")]

@@ -21,6 +21,7 @@ import msgspec
 from rowlock import kinds, objects
 from rowlock.api import (
     DELETE,
+    LARGE_WRITE,
     LOG,
     WRITE,
     Change,
@@ -31,6 +32,7 @@ from rowlock.api import (
     View,
     WriteOptions,
     WriteSequence,
+    is_large,
 )
 from rowlock.controllers.turn_budget import take_slices
 from rowlock.errors import ApiError, Expired, NotTried, Unavailable, Unsupported, not_found
@@ -42,6 +44,7 @@ from rowlock.storage.group_commit import GroupCommit
 from rowlock.storage.journal import Journal
 from rowlock.storage.log_format import Row
 from rowlock.storage.read_verbs import Selection
+from rowlock.storage.rehearsal import LargeWrites, Verb
 from rowlock.storage.state import FIRST_KEY, State, StoredChange
 from rowlock.storage.watch_cache import WatchCache
 from rowlock.storage.watcher import Watcher
@@ -56,9 +59,6 @@ CHANGES_PER_TURN = 64
 _MATCHES_PER_TURN = 2_000
 """Objects that are compared with a selector in one turn of the event loop: about 4 ms."""
 _JOURNAL_CHUNK = 500
-_ATTEMPTS_BESIDE = 3
-"""Attempts to apply a large patch in another thread while the object keeps changing; then it is applied on the event loop."""
-
 LogSource = Callable[[str, str, LogOptions], AsyncIterator[bytes]]
 """Answers `log` with (namespace, pod, options): a kubelet. Raises ApiError."""
 
@@ -84,6 +84,7 @@ class Store:
         self.core, self._log_source = core, log_source
         self._journal = journal
         self.watch_cache = WatchCache(core.revision, window)
+        self._large_writes = LargeWrites(core)
         self._group_commit = GroupCommit(core, journal, self.watch_cache.publish) if journal else None
 
     @classmethod
@@ -266,12 +267,16 @@ class Store:
     # ------------------------------------------------------------ writes
 
     async def create(self, kind: Kind, obj: Object, *, options: WriteOptions = WRITE, from_post: bool = True) -> Object:
-        return await self._write_durably(
-            lambda: self.core.create(kind, obj, options, from_post=from_post), options.sequence
-        )
+        def write(core: Core, options: WriteOptions) -> Object:
+            return core.create(kind, obj, options, from_post=from_post)
+
+        return await self._write(write, objects.namespace(obj), options, not options.is_settled and is_large(obj))
 
     async def update(self, kind: Kind, obj: Object, *, subresource: str = "", options: WriteOptions = WRITE) -> Object:
-        return await self._write_durably(lambda: self.core.update(kind, obj, subresource, options), options.sequence)
+        def write(core: Core, options: WriteOptions) -> Object:
+            return core.update(kind, obj, subresource, options)
+
+        return await self._write(write, objects.namespace(obj), options, is_large(obj))
 
     async def patch(
         self,
@@ -285,24 +290,12 @@ class Store:
         options: WriteOptions = WRITE,
     ) -> Object:
         key = Key(namespace if kind.namespaced else "", name)
-        for _ in range(_ATTEMPTS_BESIDE if options.is_large else 0):
-            old = self.core.latest_object(kind, *key)
-            try:
-                new = await asyncio.to_thread(
-                    self.core.apply_patch, kind, key, old, patch, type=type, subresource=subresource, options=options
-                )
-            except ApiError:
-                if self._group_commit:
-                    await self._group_commit.wait_durable()
-                raise
-            if self.core.latest_object(kind, *key) is old:  # else retry with the newer object
-                write = self.core.write_patched
-                return await self._write_durably(
-                    partial(write, kind, key, old, new, subresource=subresource, options=options)
-                )
-        return await self._write_durably(
-            lambda: self.core.patch(kind, key, patch, type=type, subresource=subresource, options=options)
-        )
+
+        def write(core: Core, options: WriteOptions) -> Object:
+            return core.patch(kind, key, patch, type=type, subresource=subresource, options=options)
+
+        is_of_large = len(self.get_encoded(kind, *key) or b"") > LARGE_WRITE
+        return await self._write(write, key.namespace, options, is_of_large or is_large(patch))
 
     async def delete(self, kind: Kind, namespace: str, name: str, *, options: DeleteOptions = DELETE) -> Object:
         scope = namespace if kind.namespaced else ""
@@ -315,6 +308,11 @@ class Store:
 
     def log(self, namespace: str, pod: str, options: LogOptions = LOG) -> AsyncIterator[bytes]:
         return self._log_source(namespace, pod, options)
+
+    async def _write(self, write: Verb, namespace: str, options: WriteOptions, large: bool) -> Object:
+        rehearsal = await self._large_writes.rehearse(write, namespace, options) if large else None
+        act = rehearsal.carry_out if rehearsal else lambda: write(self.core, options)
+        return await self._write_durably(act, options.sequence)
 
     async def _write_durably(self, write: Callable[[], Object], sequence: WriteSequence | None = None) -> Object:
         """Run `write`, then wait until it and every write that it was checked against is durable; refusals wait, too."""

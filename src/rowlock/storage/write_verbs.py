@@ -94,25 +94,27 @@ class Dependencies:
 class Core:
     """Committed state, staged changes, and the verbs between them."""
 
-    def __init__(self, dependencies: Dependencies) -> None:
+    def __init__(self, dependencies: Dependencies, reads: View | None = None) -> None:
+        """`reads`: the objects that writes are checked against, instead of those of this core (`storage/rehearsal.py`)."""
         self.state = State()
         self.revision = 0
         """The last revision handed out; revisions of failed writes are never reused."""
-        self._dependencies = dependencies
+        self.dependencies = dependencies
         self._staged: list[StoredChange] = []
         self._staged_view = StagedView(self.state)
-        self._admission = dependencies.admission(self._staged_view)
+        self.reads = reads or self._staged_view
+        self._admission = dependencies.admission(self.reads)
 
     def latest_object(self, kind: Kind, namespace: str, name: str) -> Object | None:
         """The object as the next write will find it."""
-        return self._staged_view.get(kind, namespace, name)
+        return self.reads.get(kind, namespace, name)
 
     # ------------------------------------------------------------ verbs
 
     def create(self, kind: Kind, obj: Object, options: WriteOptions = WRITE, *, from_post: bool = True) -> Object:
         """Admit and stage a new object; `from_post` is False where a PUT or an apply creates it. Raises AlreadyExists, NotFound for
         its namespace, BadRequest without a name, and what admission raises. Upstream: `registry.Store.Create`."""
-        dependencies, submitted = self._dependencies, obj
+        dependencies, submitted = self.dependencies, obj
         obj = lifecycle.prepare_create(kind, obj, dependencies.new_uid(), dependencies.clock(), from_post=from_post)
         if not objects.meta(submitted).get("name"):
             obj = self._draw_free_name(kind, obj)
@@ -126,7 +128,7 @@ class Core:
             generated = bool(objects.meta(obj).get("generateName"))
             raise already_exists(kind.plural, key.name, kind.group, objects.is_deleting(existing), generated)
         return (
-            lifecycle.dry_run_result(obj, submitted) if options.dry_run else self._stage("Added", kind, key, obj, None)
+            lifecycle.dry_run_result(obj, submitted) if options.dry_run else self.stage("Added", kind, key, obj, None)
         )
 
     def _draw_free_name(self, kind: Kind, obj: Object) -> Object:
@@ -171,30 +173,10 @@ class Core:
         """Patch the newest object, so no retry is needed; type apply may create it. Raises NotFound, and what
         applying the patch and admission raise."""
         old = self.latest_object(kind, *key)
-        new = self.apply_patch(kind, key, old, patch, type=type, subresource=subresource, options=options)
-        return self.write_patched(kind, key, old, new, subresource=subresource, options=options)
-
-    def apply_patch(
-        self,
-        kind: Kind,
-        key: Key,
-        old: Object | None,
-        patch: Any,
-        *,
-        type: PatchType,
-        subresource: str,
-        options: WriteOptions,
-    ) -> Object:
-        """The patched object, before admission. A pure function of its arguments: it may run in another thread. Raises NotFound."""
         is_service_status = kind is kinds.SERVICE and subresource == "status"  # `Patches` decides about it
         if old is None and (type != "apply" or (subresource and not is_service_status)):
             raise not_found(kind.plural, key.name, kind.group)
-        return self._dependencies.patches.apply(kind, old, patch, type, options, subresource=subresource)
-
-    def write_patched(
-        self, kind: Kind, key: Key, old: Object | None, new: Object, *, subresource: str, options: WriteOptions
-    ) -> Object:
-        """Admit and stage `new`, the result of `apply_patch` on `old`."""
+        new = self.dependencies.patches.apply(kind, old, patch, type, options, subresource=subresource)
         if old is None:
             return self.create(kind, lifecycle.check_apply_target(kind, key, new), options, from_post=False)
         if objects.name(new) != key.name or (kind.namespaced and objects.namespace(new) != key.namespace):
@@ -208,12 +190,12 @@ class Core:
         grace = lifecycle.grace_period(kind, new, options.grace)
         has_namespace_finalizers = kind is kinds.NAMESPACE and objects.dig(new, "spec.finalizers")
         if grace or lifecycle.finalizers(new) or has_namespace_finalizers or kind is kinds.POD:
-            new = lifecycle.mark_deleted(kind, new, grace, self._dependencies.clock())
+            new = lifecycle.mark_deleted(kind, new, grace, self.dependencies.clock())
             if not lifecycle.can_remove(kind, new):
                 return self._replace(kind, old, new, options.dry_run)
             if kind is kinds.POD and new is not old and not options.dry_run:  # watchers see its end first
-                old = new = self._stage("Modified", kind, objects.key(new), new, old)
-        return new if options.dry_run else self._stage("Deleted", kind, objects.key(new), new, old)
+                old = new = self.stage("Modified", kind, objects.key(new), new, old)
+        return new if options.dry_run else self.stage("Deleted", kind, objects.key(new), new, old)
 
     def bind(
         self, namespace: str, pod: str, node: str, annotations: Mapping[str, str] | None = None, uid: str = ""
@@ -222,7 +204,7 @@ class Core:
         if uid and uid != objects.uid(old):
             why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {objects.uid(old)}"
             raise conflict("pods/binding", pod, why)
-        new = lifecycle.bind_pod(old, node, dict(annotations or {}), self._dependencies.clock())
+        new = lifecycle.bind_pod(old, node, dict(annotations or {}), self.dependencies.clock())
         return self._replace(kinds.POD, old, new, dry_run=False, count=False)
 
     # ------------------------------------------------------------ batches
@@ -269,24 +251,29 @@ class Core:
         if dry_run:
             return new
         if lifecycle.can_remove(kind, new):
-            self._stage("Deleted", kind, objects.key(old), old, old)  # watchers get the last stored object
+            self.stage("Deleted", kind, objects.key(old), old, old)  # watchers get the last stored object
             return new  # the client gets what it wrote, with the old resourceVersion
-        return self._stage("Modified", kind, objects.key(new), new, old)
+        return self.stage("Modified", kind, objects.key(new), new, old)
 
-    def _stage(self, type: ChangeType, kind: Kind, key: Key, obj: Object, old: Object | None) -> Object:
+    def stage(self, type: ChangeType, kind: Kind, key: Key, obj: Object, old: Object | None) -> Object:
         revision = self.revision + 1
         obj = {**obj, "metadata": {**obj["metadata"], "resourceVersion": str(revision)}}
         encoded = encode(obj)
-        if len(encoded) > MAX_OBJECT_BYTES and type != "Deleted":
-            raise TooLarge(
-                f'{kind.resource} "{objects.name(obj)}" has {len(encoded)} bytes; the limit is {MAX_OBJECT_BYTES}: '
-                "keep large data in files"
-            )
+        check_size(type, kind, obj, encoded)
         self.revision = revision
         change = StoredChange(type, revision, kind, obj, old, encoded, objects.revision(old) if old else 0, key)
         self._staged.append(change)
         self._staged_view.stage(change)
         return obj
+
+
+def check_size(type: ChangeType, kind: Kind, obj: Object, encoded: bytes) -> None:
+    """Raises TooLarge for an object that etcd would not store. What is deleted may be."""
+    if len(encoded) > MAX_OBJECT_BYTES and type != "Deleted":
+        raise TooLarge(
+            f'{kind.resource} "{objects.name(obj)}" has {len(encoded)} bytes; the limit is {MAX_OBJECT_BYTES}: '
+            "keep large data in files"
+        )
 
 
 def _path_metadata(kind: Kind, key: Key) -> dict[str, str]:

@@ -265,13 +265,16 @@ def join_group(procs_files: Iterable[str]) -> None:
 
 
 def remove_pod_groups(pod: str, root: str = ROOT) -> None:
-    """Removes a pod's groups whose shim was killed before it could remove them."""
+    """Removes a pod's groups whose shim was killed before it could remove them. A group in which a process still runs stays, and
+    keeps no other from being removed."""
     hierarchies = (root, *(f"{root}/{controller}" for controller in ("memory", "cpu", "pids")))
     for directory in (f"{hierarchy}/{TOP_GROUP}" for hierarchy in hierarchies):
+        names: list[str] = []
         with contextlib.suppress(OSError):
-            for name in os.listdir(directory):
-                if name.startswith(f"{pod}."):
-                    os.rmdir(f"{directory}/{name}")
+            names = [name for name in os.listdir(directory) if name.startswith(f"{pod}.")]
+        for name in names:
+            with contextlib.suppress(OSError):
+                os.rmdir(f"{directory}/{name}")
 
 
 def resident_memory(pids: Iterable[int], *, exact: bool = False) -> int:
