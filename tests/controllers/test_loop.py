@@ -47,7 +47,7 @@ def config(name: str, **data: str) -> Object:
 
 
 def secret(name: str, value: str = "") -> Object:
-    return {"metadata": {"name": name, "namespace": "default"}, "data": {"v": value}}
+    return {"metadata": {"name": name, "namespace": "default"}} | ({"data": {"v": value}} if value else {})
 
 
 def told(obj: Object, message: str = "done", reason: str = "Done") -> Record:
