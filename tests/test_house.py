@@ -85,6 +85,19 @@ FOLDERS = {
         "schema", "http", "apply", "validation", "admission", "patch", "printers", "discovery", "streams", "endpoints",
         "server",
     ),
+    "training": (
+        "model", "conditions", "reconcile_context", "framework", "defaults", "replica_verdict", "dependents", "frameworks", "admission",
+        "job_changes", "pod_group", "cleanup", "pod_events", "limits", "job", "controller", "batch_job", "jobset", "trainjob",
+    ),
+    "scheduling": (
+        "model", "policy", "actions", "admission", "plan", "volume_topology", "planner", "snapshot_tracker", "explain", "ownership",
+        "controller",
+    ),
+    "kube": (
+        "rate_limit", "cached_view", "cache", "config", "http_client", "connection", "requests", "users", "watches", "client",
+        "cluster_probe", "comparison", "rights", "install", "installation", "doctor", "leader_election", "manifests", "proxy",
+        "scheduler_client", "transfer",
+    ),
     "cli": (
         "grammar", "context", "interrupts", "live_lines", "output", "system_server", "server_json", "start", "session", "text_streams", "client",
         "node_usage", "compute_flags", "lookups", "accounts", "login", "usage", "logs", "streams", "source", "history", "curves", "submit", "run",

@@ -36,12 +36,12 @@ from rowlock.errors import ApiError, BadRequest, Forbidden
 from rowlock.gangs.dialects import OWN, Dialect
 from rowlock.http_server import sockets
 from rowlock.kube.client import Kube
+from rowlock.kube.cluster_probe import ClusterProbe
 from rowlock.kube.installation import choose_dialect, require_kinds
 from rowlock.kube.proxy.api_proxy import ApiProxy
 from rowlock.kube.rate_limit import Limits
 from rowlock.kube.rights import ARCHIVE_RULES, DEBUG_RULES, OPERATOR_RULES, SCHEDULER_RULES, Rule, missing_rights
 from rowlock.kube.users.cluster_users import UNKNOWN_TOKEN
-from rowlock.kube.watches.cluster_probe import ClusterProbe
 from rowlock.kube.watches.object_decoder import ObjectDecoder
 from rowlock.kube_evidence.archive_leader import ArchiveLeader
 from rowlock.kube_evidence.failed_jobs import FailedJobs

@@ -10,11 +10,11 @@ from rowlock.errors import BadRequest, Forbidden, Invalid, invalid
 from rowlock.kinds import Kind
 from rowlock.objects import Object
 from rowlock.training.admission import jobset as jobset_webhook
-from rowlock.training.admission import trainjob as trainer_webhook
 from rowlock.training.admission.webhooks import AdmissionResult
 from rowlock.training.jobset import pod_webhook
 from rowlock.training.jobset.gangs import with_group
 from rowlock.training.jobset.model import NAME_KEY
+from rowlock.training.trainjob import admission as trainer_webhook
 from rowlock.webhooks import go_structs
 
 _CONTAINER = "io.k8s.api.core.v1.Container"

@@ -26,11 +26,11 @@ from rowlock.errors import ApiError
 from rowlock.gangs.dialects import OWN
 from rowlock.kinds import Kind
 from rowlock.kube.client import Kube
+from rowlock.kube.cluster_probe import ClusterProbe
 from rowlock.kube.connection import Request
 from rowlock.kube.doctor import diagnose
 from rowlock.kube.installation import CRD, choose_dialect, missing_kinds, require_kinds
 from rowlock.kube.rights import SERVER_RULES, Rule
-from rowlock.kube.watches.cluster_probe import ClusterProbe
 from rowlock.kube_users import FollowedRoles
 from rowlock.rest.app import RestApi
 from rowlock.rest.call import RestSettings

@@ -14,11 +14,10 @@ from tests.waiting import until_async
 from rowlock import kinds
 from rowlock.api import Change
 from rowlock.errors import Timeout
-from rowlock.kube import client, connection
+from rowlock.kube import client, cluster_probe, connection
 from rowlock.kube.client import Kube
+from rowlock.kube.cluster_probe import ClusterProbe
 from rowlock.kube.rate_limit import Limits
-from rowlock.kube.watches import cluster_probe
-from rowlock.kube.watches.cluster_probe import ClusterProbe
 
 OK = Answer(200, {"metadata": {"name": "kube-system"}})
 LIMITS = Limits(qps=0, max_tries=1)

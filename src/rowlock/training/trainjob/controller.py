@@ -31,9 +31,9 @@ from rowlock.objects import (
 )
 from rowlock.objects import annotations as annotations_of
 from rowlock.training.admission.jobset import default_jobset
-from rowlock.training.admission.trainjob import Find, runtime_of
 from rowlock.training.job_changes import owner_keys
 from rowlock.training.trainjob import status
+from rowlock.training.trainjob.admission import Find, runtime_of
 from rowlock.training.trainjob.jobset import is_suspended, make_jobset
 from rowlock.training.trainjob.model import CONTROLLER, TrainPlan
 from rowlock.training.trainjob.plugins import mpi
