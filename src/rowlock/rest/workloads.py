@@ -232,7 +232,7 @@ async def show_distributed(call: RestCall) -> Any:
 
 async def delete(call: RestCall) -> Any:
     """DELETE /workloads/distributed/{id}: delete the job, and what it owns in the background; answers 202 once the job is marked as
-    deleted. With force=true its pods are deleted without a grace period. `by` names the requesting command, which is recorded with the
+    deleted. With force=true its pods are removed at once; their programs still have their grace. `by` names the requesting command, which is recorded with the
     run. Raises NotFound, BadRequest."""
     by = stopped_by(call.validate_query("force", "by"))
     is_forced, workload = call.flag("force"), find_workload(call)
@@ -257,7 +257,7 @@ def stopped_by(query: Mapping[str, str]) -> str:
 
 
 async def _kill_pods(call: RestCall, workload: Workload) -> None:
-    """Delete the pods of a deleted job without a grace period, which would also wait for a lost node."""
+    """Delete the objects of a deleted job's pods at once, without waiting for their programs, or for a lost node."""
     for pod in workload.pods:
         options = DeleteOptions(grace=0, uid=objects.uid(pod))
         with suppress(NotFound, Conflict):  # it is gone, or another pod has its name

@@ -196,7 +196,7 @@ def scale_down(stage: Stage) -> None:
 
 
 def fill_disk(stage: Stage) -> None:
-    stage.grace = 1  # a kubelet gives no more to a pod that takes the disk
+    stage.grace = 2  # a kubelet gives no more to a pod that takes the disk
     volume = {"name": "v", "emptyDir": {"sizeLimit": "1Mi"}}
     stage.start(
         terminationGracePeriodSeconds=57,

@@ -215,22 +215,22 @@ def test_a_pod_whose_node_has_gone_has_its_grace() -> None:
     """A controller takes it away at once, since nobody may be left there; here this node's kubelet is."""
     gone = {"name": "a", "deletionTimestamp": "2026-11-29T00:00:00Z", "deletionGracePeriodSeconds": 0}
     lost = pod(("DeletionByPodGC", "PodGC: node no longer exists"), meta=gone, terminationGracePeriodSeconds=60)
-    left = as_deleted_gracefully(lost, now=0.0)
-    assert left is not None
+    left = as_deleted_gracefully(lost, pod(), now=0.0)
     assert left["metadata"]["deletionTimestamp"] == "1970-01-01T00:01:00Z"
     assert left["metadata"]["deletionGracePeriodSeconds"] == 60
 
 
-@pytest.mark.parametrize(
-    "other",
-    [
-        pod(meta={"deletionGracePeriodSeconds": 0}),  # somebody wants it to go at once
-        pod((SCHEDULER, "m"), meta={"deletionGracePeriodSeconds": 30}),
-        pod((SCHEDULER, "m"), meta={"deletionGracePeriodSeconds": 0}, terminationGracePeriodSeconds=0),
-    ],
-)
-def test_other_pods_have_what_their_deletion_says(other: Object) -> None:
-    assert as_deleted_gracefully(other, now=0.0) is None
+def test_a_pod_that_is_deleted_by_force_has_its_own_grace() -> None:
+    """As a kubelet does it, which sees only that the object has gone."""
+    gone = pod(meta={**DELETED, "deletionGracePeriodSeconds": 0})
+    left = as_deleted_gracefully(gone, pod(), now=0.0)
+    assert left["metadata"]["deletionTimestamp"] == "1970-01-01T00:00:30Z"
+    assert left["metadata"]["deletionGracePeriodSeconds"] == 30
+
+
+def test_a_pod_that_is_deleted_by_force_while_it_ends_has_what_is_left() -> None:
+    before = pod(meta={"deletionTimestamp": "1970-01-01T00:01:00Z", "deletionGracePeriodSeconds": 60})
+    assert as_deleted_gracefully(pod(meta={**DELETED, "deletionGracePeriodSeconds": 0}), before, now=9.0) is before
 
 
 FAILED = {"status": {"phase": "Failed"}}

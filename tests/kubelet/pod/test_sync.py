@@ -90,8 +90,13 @@ def test_deletion() -> None:
     assert actions_of(leaving, facts(run()), NOW) == PodActions((Stop("c0", 30.0),), 31.0)
     asked = ContainerFacts(Run(0, 1, 1, 2, NOW), stop_by=NOW + 30)
     assert actions_of(leaving, facts(asked), NOW) == PodActions((), 31.0)
-    sooner = pod(deletionTimestamp=timestamp(NOW + 1), deletionGracePeriodSeconds=1)
-    assert actions_of(sooner, facts(asked), NOW) == PodActions((Stop("c0", 1.0),), 2.0)
+    sooner = pod(deletionTimestamp=timestamp(NOW + 5), deletionGracePeriodSeconds=5)
+    assert actions_of(sooner, facts(asked), NOW) == PodActions((Stop("c0", 5.0),), 6.0)
+    for seconds in (1, 0):  # a kubelet gives no less than 2 s
+        at_once = pod(deletionTimestamp=timestamp(NOW + seconds), deletionGracePeriodSeconds=seconds)
+        assert actions_of(at_once, facts(asked), NOW) == PodActions((Stop("c0", 2.0),), seconds + 1.0)
+        soon = ContainerFacts(Run(0, 1, 1, 2, NOW), stop_by=NOW + 2)
+        assert actions_of(at_once, facts(soon), NOW + seconds) == PodActions((), 1.0)
     assert actions_of(leaving, facts(run(end=FAILED)), NOW) == PodActions((Remove(),))
 
 

@@ -49,7 +49,9 @@ class PodState:
     spec: PodSpec | None = None
     """The parsed object that was seen last."""
     removed: Object | None = None
-    """Its deleted object with a grace period for its programs (`as_deleted_gracefully`); None = none is due."""
+    """Its deleted object with the grace of its programs (`as_deleted_gracefully`); None = it is stored, or nothing is known of it."""
+    awaits_devices_of: str = ""
+    """The removed pod whose programs still have its GPUs; "" = none has."""
     _watchers: set[asyncio.Event] = field(default_factory=set)
     """Events that are set at each change of the facts."""
 

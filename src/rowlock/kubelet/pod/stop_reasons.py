@@ -10,7 +10,7 @@ from typing import Any
 
 from rowlock import kinds
 from rowlock.kubelet.pod.facts import Exit
-from rowlock.kubelet.pod.spec import PodSpec
+from rowlock.kubelet.pod.spec import DEFAULT_GRACE, PodSpec
 from rowlock.objects import (
     Object,
     annotations,
@@ -30,8 +30,8 @@ from rowlock.training.jobset import model as jobset
 from rowlock.training.model import INDEX_LABEL, TYPE_LABEL
 from rowlock.workloads.phase import STOPPED_BY_ANNOTATION
 
-POD_DELETED = "delete: the pod was deleted"
-"""The reason when neither the pod nor its job gives another one."""
+POD_DELETED, POD_REMOVED = "delete: the pod was deleted", "delete: the pod was deleted at once"
+"""The reasons when neither the pod nor its job gives another one: with the object kept until the pod has ended, and without."""
 _ENDS = {
     "Failed": "failed", "FailureTarget": "failed",
     "Succeeded": "succeeded", "Complete": "succeeded", "Completed": "succeeded", "SuccessCriteriaMet": "succeeded",
@@ -116,15 +116,15 @@ def _restart_of(owners: Sequence[Object]) -> str:
     return "restart: its job starts again" + (f" ({why})" if why else "")
 
 
-def as_deleted_gracefully(pod: Object, now: float) -> Object | None:
-    """A pod that a controller deleted at once because its node was lost, changed as if deleted with its own grace period: this node's
-    kubelet is alive, and gives the programs of such a pod that time. None for all other pods."""
-    if not is_disrupted(pod) or dig(pod, "metadata.deletionGracePeriodSeconds") != 0:
-        return None
+def as_deleted_gracefully(pod: Object, last_seen: Object, now: float) -> Object:
+    """A pod whose object was taken away at once (`kubectl delete --force`, a lost node), changed as if it had been deleted with a
+    grace: a kubelet gives its programs what was left of the grace that they had, else the pod's own. `last_seen`: the object before."""
+    if is_deleting(last_seen):
+        return last_seen
     own = dig(pod, "spec.terminationGracePeriodSeconds")
-    grace = 30 if own is None else int(own)
+    grace = int(DEFAULT_GRACE if own is None else own)
     deletion = {"deletionTimestamp": timestamp(now + grace), "deletionGracePeriodSeconds": grace}
-    return {**pod, "metadata": {**meta(pod), **deletion}} if grace > 0 else None
+    return {**pod, "metadata": {**meta(pod), **deletion}}
 
 
 def is_ended_by_job(job: Object | None, other_pods: Iterable[Object]) -> bool:

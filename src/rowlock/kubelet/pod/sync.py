@@ -14,8 +14,8 @@ from rowlock.kubelet.pod.progress import FIRST_BACKOFF, ContainerProgress, PodPr
 
 CLOCK_TOLERANCE = 1.0
 """Seconds by which clocks may differ without having been set."""
-EVICTION_GRACE = 1.0
-"""Seconds of grace for programs of a pod that uses more disk than it may, as in a kubelet."""
+MINIMUM_GRACE = 2.0
+"""Seconds of grace that each program has, whatever its pod, a probe or a deletion says, as in a kubelet."""
 INIT_PUBLISH_DELAY = 0.05
 START_PUBLISH_DELAY = 0.5
 
@@ -69,7 +69,7 @@ def compute_pod_actions(pod: PodProgress, base: float = FIRST_BACKOFF) -> PodAct
     spec, now = pod.spec, pod.now
     if spec.deletion_time is not None:
         return _delete_actions(pod, spec.deletion_time)
-    grace = min(EVICTION_GRACE, spec.grace_period) if pod.facts.evicted else spec.grace_period
+    grace = MINIMUM_GRACE if pod.facts.evicted else spec.grace_period
     if spec.phase in ("Succeeded", "Failed"):
         return PodActions((*_stop_actions(pod, grace), Publish()))
     if pod.failure is not None:
@@ -117,6 +117,7 @@ def _stop_actions(pod: PodProgress, grace: float) -> tuple[PodAction, ...]:
         to_stop = [c for c in pod.sidecars if c.is_alive][-1:]
     if grace <= 0:
         to_stop = pod.all
+    grace = max(grace, MINIMUM_GRACE)
     return tuple(
         Stop(c.name, grace)
         for c in to_stop

@@ -16,13 +16,12 @@ from rowlock.kubelet.pod.directory import PodCard
 from rowlock.kubelet.pod.facts import NO_FACTS, ContainerFacts
 from rowlock.kubelet.pod.pod_state import PodState
 from rowlock.kubelet.pod.spec import ContainerSpec, Fields, PodSpec
+from rowlock.kubelet.pod.sync import MINIMUM_GRACE
 from rowlock.kubelet.prober.probe_handlers import Outcome
 from rowlock.objects import Object
 
 EARLY_DELAY, EARLY_WINDOW = 0.1, 2.0
 """Seconds until the first early attempt, and the least duration of all of them."""
-MIN_GRACE_PERIOD = 2.0
-"""Seconds of grace that a program has after its preStop hook, however long that took."""
 PerformAction = Callable[[PodCard, ContainerSpec, Fields, float | None], Awaitable[Outcome]]
 """Pod, container, action (a probe or a hook), timeout in seconds → its outcome."""
 
@@ -142,7 +141,7 @@ class Prober:
         target.state.failed_probes[target.name, target.number] = text
         self._record_event(target.pod.object, "Normal", "Killing", text + restart_note, target.name)
         if not self.begin_pre_stop(target.pod, target.state, target.container, float(grace)):
-            self._stop_container(target.state, target.name, float(grace))
+            self._stop_container(target.state, target.name, max(MINIMUM_GRACE, float(grace)))
 
     def _set_ready(self, target: ProbeTarget, *, ready: bool) -> None:
         """Notes that the container has started, and whether it is ready."""
@@ -195,7 +194,7 @@ class Prober:
             self._record_event(pod.object, "Warning", "FailedPreStopHook", text, container.name)
         remaining = grace - (time.monotonic() - started)
         with contextlib.suppress(KeyError):  # the pod was deleted meanwhile
-            self._stop_container(state, container.name, max(MIN_GRACE_PERIOD, remaining))
+            self._stop_container(state, container.name, max(MINIMUM_GRACE, remaining))
 
 
 def _restored_facts(target: ProbeTarget) -> ContainerFacts:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from rowlock.kubelet.pod.directory import PodDirectories
 from rowlock.kubelet.pod.facts import NO_FACTS, ContainerFacts, Run
 from rowlock.kubelet.pod.pod_state import PodState
+from rowlock.kubelet.pod.sync import MINIMUM_GRACE
 from rowlock.kubelet.runtime import processes
 from rowlock.kubelet.shim.fact_files import ticks
 
@@ -119,7 +120,7 @@ class ContainerRuns:
                     raise
 
     async def kill_pod(self, state: PodState) -> bool:
-        """Kills all programs of a pod that is no longer stored; True when none runs any more."""
+        """Ends all programs of a pod that is no longer stored, with the least grace there is; True when none runs any more."""
         done = True
         for number, container in enumerate(list(state.containers), 1):
             if number % CONTAINERS_PER_SLICE == 0:
@@ -129,8 +130,8 @@ class ContainerRuns:
                 self.read_facts(state, container)
                 facts = state.containers[container]
             if facts.run is not None and facts.run.exit is None:
-                if facts.stop_by is None or facts.stop_by > self._clock():
-                    self.stop_container(state, container, 0.0)
+                if facts.stop_by is None or facts.stop_by > self._clock() + MINIMUM_GRACE:
+                    self.stop_container(state, container, MINIMUM_GRACE)
                 done = False
         return done
 

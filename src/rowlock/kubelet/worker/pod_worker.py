@@ -24,7 +24,7 @@ from rowlock.kubelet.pod.progress import assess_progress, kubelet_failure
 from rowlock.kubelet.pod.recreations import Recreations
 from rowlock.kubelet.pod.spec import PodSpec
 from rowlock.kubelet.pod.status import generate_pod_status
-from rowlock.kubelet.pod.stop_reasons import POD_DELETED, is_ended_by_job, stop_reason, stop_sentence
+from rowlock.kubelet.pod.stop_reasons import POD_DELETED, POD_REMOVED, is_ended_by_job, stop_reason, stop_sentence
 from rowlock.kubelet.pod.sync import Publish, Remove, Start, Stop, compute_pod_actions
 from rowlock.kubelet.prober.prober import Prober
 from rowlock.kubelet.runtime.container_runs import CONTAINERS_PER_SLICE, ContainerRuns
@@ -245,7 +245,8 @@ class PodWorker:
         failure = kubelet_failure(pod, state.facts(), self._node.clock())
         is_over = failure is not None and failure[0] == "DeadlineExceeded"
         owners = self._owners.owners_of(pod, state.card.owner)
-        return stop_reason(pod, state.evicted, owners, deadline_over=is_over, was_surplus=state.was_surplus)
+        why = stop_reason(pod, state.evicted, owners, deadline_over=is_over, was_surplus=state.was_surplus)
+        return POD_REMOVED if why == POD_DELETED and state.removed is not None else why
 
     async def _publish_status(self, pod: PodSpec, state: PodState) -> None:
         """Patches the status if anything in it is new. Raises Conflict if another writer came between; the turn is then repeated."""
@@ -345,12 +346,12 @@ class PodWorker:
         return bool(state.evicted)
 
     async def kill_orphaned_pod(self, state: PodState) -> bool:
-        """Ends all programs of a pod that is no longer stored; True when none runs any more."""
+        """Ends all programs of a pod that is no longer stored, with their grace; True when none runs any more."""
         if state.removed is not None and not self._is_over(state.removed, state):
             return False
         self._prober.forget(state.card.uid)
         for name, number in ((name, k.run.number) for name, k in state.containers.items() if k.run is not None):
-            state.stop_reasons.setdefault((name, number), "delete: the pod was deleted at once")
+            state.stop_reasons.setdefault((name, number), POD_REMOVED)
         is_over = await self._runs.kill_pod(state)
         if state.spec is not None:
             self._report_exits(state.spec, state, is_last=True)
@@ -362,8 +363,9 @@ class PodWorker:
         return True
 
     def _is_over(self, removed: Object, state: PodState) -> bool:
-        """Stops the programs of a pod whose graceful deletion was not seen; True when none runs any more."""
+        """Stops the programs of a pod that was removed at once; True when none runs any more."""
         spec = state.spec_of(removed)
+        self._prober.sync_probes(spec, state)
         progress = assess_progress(spec, state.facts(), self._node.clock(), self._backoff)
         for action in compute_pod_actions(progress, self._backoff).actions:
             if isinstance(action, Stop):

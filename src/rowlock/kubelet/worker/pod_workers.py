@@ -28,7 +28,7 @@ from rowlock.kubelet.pod.recreations import Recreations, StartDelay
 from rowlock.kubelet.pod.spec import parse_pod_spec
 from rowlock.kubelet.pod.stop_reasons import as_deleted_gracefully, is_surplus
 from rowlock.kubelet.runtime.container_runs import ContainerRuns
-from rowlock.objects import Key, Object, dig, key, meta, namespace
+from rowlock.objects import Key, Object, dig, is_deleting, key, meta, namespace
 from rowlock.objects import uid as uid_of
 from rowlock.training.trainjob.owners import workload_of
 
@@ -83,6 +83,8 @@ class PodWorkers:
         self._master_waiters: dict[Key, set[str]] = {}
         self._dirty: dict[str, None] = {}
         self._busy: set[str] = set()
+        self._removed: set[str] = set()
+        """Pods whose objects have gone, until their programs have ended, too."""
         self._wakeup = asyncio.Event()
         self._is_forgetting = False
         """Whether a timer is set that will drop the names of deleted objects."""
@@ -132,10 +134,11 @@ class PodWorkers:
             self.mark_dirty(*self._master_waiters.get(key(pod), ()))
 
     def _note_removal(self, pod: Object, uid: str) -> None:
-        """Remembers a pod whose graceful deletion was not seen here: its programs have not been asked to end."""
+        """Remembers a pod whose object has gone: its programs may not have been asked to end yet, or still have some time."""
         state = self._pod_states.get(uid)
-        if state is not None and state.spec is not None and state.spec.deletion_time is None:
-            state.removed = as_deleted_gracefully(pod, self._node.clock())
+        if state is not None and state.spec is not None:
+            state.removed = as_deleted_gracefully(pod, state.spec.object, self._node.clock())
+            self._removed.add(uid)
 
     def _is_stored(self, pod: Object) -> bool:
         stored = self._view.get(kinds.POD, *key(pod))
@@ -293,6 +296,8 @@ class PodWorkers:
             pod = self._view.get(kinds.POD, pod_state.card.namespace, pod_state.card.name)
             if pod is None or uid_of(pod) != uid:
                 retry_after = await self._terminate_pod(pod_worker, pod_state)
+            elif self._awaits_devices(pod, pod_state):
+                retry_after = 0.2
             else:
                 self._await_master(pod, pod_state)
                 retry_after = await pod_worker.sync_pod(pod, pod_state)
@@ -307,6 +312,21 @@ class PodWorkers:
             asyncio.get_running_loop().call_later(retry_after, self.mark_dirty, uid)
         if uid in self._dirty:
             self._wakeup.set()
+
+    def _awaits_devices(self, pod: Object, pod_state: PodState) -> bool:
+        """Whether a pod must wait for GPUs that programs of a removed pod still have. The scheduler knows nothing of those."""
+        if not pod_state.card.devices or not pod_state.is_unstarted() or is_deleting(pod):
+            return False
+        for uid in self._removed:
+            other = self._pod_states.get(uid)
+            if other is None or other.finished or not set(other.card.devices) & set(pod_state.card.devices):
+                continue
+            if pod_state.awaits_devices_of != uid:
+                pod_state.awaits_devices_of = uid
+                said = f"Waits for GPUs of pod {'/'.join(other.card.key)}: it was deleted at once, and its programs still have their grace"
+                self._record(Record(pod, "Normal", "WaitingForDevices", said, "kubelet"))
+            return True
+        return False
 
     def _await_master(self, pod: Object, pod_state: PodState) -> None:
         """For the emulated init container: notes whether the master's program has started, else waits for it."""
@@ -334,6 +354,7 @@ class PodWorkers:
         uid = pod_state.card.uid
         # forget it first: noticing its dead shim during the removal would write a new exit and keep the directory
         self._pod_states.pop(uid, None)
+        self._removed.discard(uid)
         try:
             is_retired = await asyncio.to_thread(self._directories.retire, pod_state.card)
         except BaseException:  # no thread can be started now: without its state the directory would never be removed
