@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.kubelet.conftest import Node, on_node, pod, until
@@ -90,7 +91,10 @@ def test_a_grace_of_the_pod_below_a_kubelets_is_that_of_a_kubelet(tmp_path: Path
 def test_gpus_of_a_removed_pod_are_given_on_when_its_programs_have_ended(tmp_path: Path) -> None:
     """The scheduler takes them for free: the object of the pod has gone."""
     saves = f"trap 'until [ -e {tmp_path}/go ]; do sleep 0.05; done; exit 0' TERM; echo ready; while true; do sleep 0.05; done"
-    gpu = {"container": {"resources": {"limits": {"nvidia.com/gpu": "1"}}}, "annotations": {"rowlock.dev/devices": "0"}}
+    gpu: dict[str, Any] = {
+        "container": {"resources": {"limits": {"nvidia.com/gpu": "1"}}},
+        "annotations": {"rowlock.dev/devices": "0"},
+    }
 
     async def body(node: Node) -> None:
         await node.add(pod("a", saves, **gpu))
