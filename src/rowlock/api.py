@@ -27,7 +27,7 @@ Deciding code never calls the verbs: it reads a `View` and returns `Write`s, whi
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -59,7 +59,7 @@ class Change(msgspec.Struct, frozen=True):  # not a dataclass: creating one take
 class Page:
     """A list at one revision. `token` continues it ("" = complete); `remaining` counts what is left, None = unknown."""
 
-    items: list[Object]
+    items: Sequence[Object]
     revision: int
     token: str = ""
     remaining: int | None = None
@@ -216,6 +216,10 @@ class View(Protocol):
 
     def all(self, kind: Kind, namespace: str = "") -> Iterable[Object]:
         """Every object of the kind, in one namespace or ("") in all."""
+        ...
+
+    def keys(self, kind: Kind, namespace: str = "") -> Iterable[Key]:
+        """The keys of `all`, without a look at the objects."""
         ...
 
     def by_owner(self, kind: Kind, uid: str) -> Iterable[Object]:

@@ -16,7 +16,7 @@ from rowlock.authentication.users import User
 from rowlock.errors import Unauthorized
 from rowlock.http_server.certificates import ensure_certificates
 from rowlock.objects import Object
-from rowlock.storage.state import State
+from rowlock.storage.view.state import State
 
 NAME = "system:serviceaccount:a:robot"
 ACCOUNT: Object = {"kind": "ServiceAccount", "metadata": {"name": "robot", "namespace": "a", "uid": "u1"}}

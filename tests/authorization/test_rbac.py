@@ -15,7 +15,7 @@ from rowlock.authorization.authorizer import Attributes
 from rowlock.authorization.rbac import RbacAuthorizer
 from rowlock.kinds import Kind
 from rowlock.objects import Key, Object
-from rowlock.storage.state import State
+from rowlock.storage.view.state import State
 from rowlock.system.role_aggregation import SELECTORS_PER_TURN, RoleAggregation, aggregate_rules
 
 ANA, BOB = User("ana", ("team", AUTHENTICATED)), User("bob", (AUTHENTICATED,))

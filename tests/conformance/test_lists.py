@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 from tests.conformance.world import World
 
@@ -26,7 +28,7 @@ async def _pages(world: World, limit: int) -> list[Page]:
     return pages
 
 
-def _names(items: list[Object]) -> list[str]:
+def _names(items: Sequence[Object]) -> list[str]:
     return [name(item) for item in items]
 
 
@@ -77,7 +79,7 @@ async def test_pages_of_a_selection(world: World) -> None:
     labels = parse_labels("parity=even")
     first = await world.api.list(kinds.PYTORCHJOB, world.namespace, labels=labels, limit=2)
     rest = await world.api.list(kinds.PYTORCHJOB, world.namespace, labels=labels, limit=2, token=first.token)
-    assert _names(first.items + rest.items) == ["j0", "j2", "j4", "j6"] and first.remaining is None
+    assert _names([*first.items, *rest.items]) == ["j0", "j2", "j4", "j6"] and first.remaining is None
 
 
 @pytest.mark.parametrize(

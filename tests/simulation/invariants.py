@@ -10,7 +10,7 @@ from tests.simulation.world import Broken, World
 from rowlock import kinds, objects
 from rowlock.kinds import NODE, POD, POD_GROUP, PYTORCHJOB
 from rowlock.objects import Object
-from rowlock.storage.state import StoredChange
+from rowlock.storage.view.state import StoredChange
 
 FINISHED = ("Succeeded", "Failed")
 

@@ -23,8 +23,8 @@ from rowlock.controllers.recorder import make_event
 from rowlock.errors import ApiError, Conflict, NotFound
 from rowlock.kinds import Kind
 from rowlock.objects import Key, Object
-from rowlock.storage.state import State, StoredChange
 from rowlock.storage.store import Store
+from rowlock.storage.view.state import State, StoredChange
 from rowlock.storage.write_verbs import Admission, AlwaysAdmit
 from rowlock.system.event_expiry import EventExpiry
 from rowlock.system.garbage_collector import GarbageCollector

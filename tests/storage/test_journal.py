@@ -37,13 +37,13 @@ def test_everything_is_there_after_a_restart(file: Path) -> None:
                 await store.create(CM, config(name))
             await store.update(CM, config("a", data="2"))
             await store.delete(CM, "default", "c")
-            return (await store.list(CM)).items, store.revision, begun
+            return list((await store.list(CM)).items), store.revision, begun
 
     async def after(begun: int) -> tuple[list[objects.Object], int, list[tuple[str, str]]]:
         async with Opened(file) as store:
             watched = await take(store.watch(CM, since=begun), 5)
             assert store.get_encoded(CM, "default", "a")
-            return (await store.list(CM)).items, store.revision, story(watched)
+            return list((await store.list(CM)).items), store.revision, story(watched)
 
     items, revision, begun = run(before())
     again, then, watched = run(after(begun))

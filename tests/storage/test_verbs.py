@@ -280,7 +280,7 @@ def test_selectors_of_lists_and_watches(path: Path | None) -> None:
 def test_a_long_list_is_of_one_moment_and_lets_others_have_their_turn(
     path: Path | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store_module, "_MATCHES_PER_TURN", 2)
+    monkeypatch.setattr(store_module, "_MATCHES_PER_LOOK", 2)
 
     async def body() -> None:
         async with Opened(path) as store:

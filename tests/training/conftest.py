@@ -47,6 +47,9 @@ class World:
         found = [o for (k, ns, _), o in self.objects.items() if k is kind and namespace in ("", ns)]
         return sorted(found, key=key)
 
+    def keys(self, kind: Kind, namespace: str = "") -> Iterable[Key]:
+        return [key(o) for o in self.all(kind, namespace)]
+
     def by_owner(self, kind: Kind, uid: str) -> Iterable[Object]:
         return [o for o in self.all(kind) if any(r["uid"] == uid for r in meta(o).get("ownerReferences") or ())]
 

@@ -62,6 +62,11 @@ class CachedView:
         namespaces = ([namespace] if namespace in spaces else []) if namespace else sorted(spaces)
         return [spaces[ns].objects[name] for ns in namespaces for name in spaces[ns].names]
 
+    def keys(self, kind: Kind, namespace: str = "") -> Iterable[Key]:
+        spaces = self._kinds.get(kind, _EMPTY_KIND).spaces
+        namespaces = ([namespace] if namespace in spaces else []) if namespace else sorted(spaces)
+        return [Key(ns, name) for ns in namespaces for name in spaces[ns].names]
+
     def by_owner(self, kind: Kind, uid: str) -> Iterable[Object]:
         cached = self._kinds.get(kind, _EMPTY_KIND)
         return _objects_at(cached, cached.by_owner.get(uid, {}))

@@ -160,7 +160,7 @@ class SnapshotTracker:
         for kind in self.kinds:
             versions = self.versions.setdefault(kind, {})
             present = set()
-            for number, obj in enumerate(list(view.all(kind))):
+            for number, obj in enumerate(view.all(kind)):
                 object_key = key(obj)
                 present.add(object_key)
                 if versions.get(object_key) != revision(obj):

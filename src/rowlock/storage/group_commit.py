@@ -21,7 +21,7 @@ from rowlock.errors import ApiError, Unavailable
 from rowlock.storage.journal import Journal
 from rowlock.storage.log_format import Row
 from rowlock.storage.recovery import SupersededRow
-from rowlock.storage.state import StoredChange
+from rowlock.storage.view.state import StoredChange
 from rowlock.storage.write_verbs import Core
 
 

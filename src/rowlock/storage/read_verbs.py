@@ -18,7 +18,7 @@ from rowlock.errors import BadRequest
 from rowlock.kinds import Kind
 from rowlock.objects import Key, Object
 from rowlock.selectors import EVERYTHING, FieldSelector, Selector
-from rowlock.storage.state import State, StoredChange
+from rowlock.storage.view.state import State, StoredChange
 
 EXPIRED_TOKEN_MESSAGE = (
     "The provided continue parameter is too old to display a consistent list result. "

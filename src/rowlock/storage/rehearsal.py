@@ -19,7 +19,7 @@ from msgspec import structs
 from rowlock.api import View, WriteOptions
 from rowlock.errors import ApiError
 from rowlock.kinds import Kind
-from rowlock.objects import Key, Object
+from rowlock.objects import Key, Object, is_same_version
 from rowlock.storage.write_verbs import ChangeType, Core, check_size, encode
 
 Answer = TypeVar("Answer")
@@ -70,6 +70,9 @@ class RecordedReads:
     def all(self, kind: Kind, namespace: str = "") -> Iterable[Object]:
         return self._note(lambda: list(self._view.all(kind, namespace)))
 
+    def keys(self, kind: Kind, namespace: str = "") -> Iterable[Key]:
+        return self._note(lambda: list(self._view.keys(kind, namespace)))
+
     def by_owner(self, kind: Kind, uid: str) -> Iterable[Object]:
         return self._note(lambda: list(self._view.by_owner(kind, uid)))
 
@@ -78,10 +81,13 @@ class RecordedReads:
 
 
 def _is_same(now: Any, before: Any) -> bool:
-    """Whether both are one object or the same objects: objects are values, so another content is another object."""
+    """Whether both are the same version of an object, or of objects in a list. They need not be identical: the store decodes finished
+    ones anew."""
     if isinstance(now, list) and isinstance(before, list):
-        return len(now) == len(before) and all(one is other for one, other in zip(now, before, strict=True))
-    return now is before
+        return len(now) == len(before) and all(map(_is_same, now, before))
+    if isinstance(now, dict) and isinstance(before, dict):
+        return is_same_version(before, now)
+    return bool(now == before)
 
 
 class Rehearsal(Core):

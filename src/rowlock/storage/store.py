@@ -34,7 +34,7 @@ from rowlock.api import (
     WriteSequence,
     is_large,
 )
-from rowlock.controllers.turn_budget import take_slices
+from rowlock.controllers.turn_budget import TurnBudget
 from rowlock.errors import ApiError, Expired, NotTried, Unavailable, Unsupported, not_found
 from rowlock.kinds import Kind
 from rowlock.objects import Key, Object
@@ -45,7 +45,7 @@ from rowlock.storage.journal import Journal
 from rowlock.storage.log_format import Row
 from rowlock.storage.read_verbs import Selection
 from rowlock.storage.rehearsal import LargeWrites, Verb
-from rowlock.storage.state import FIRST_KEY, State, StoredChange
+from rowlock.storage.view.state import FIRST_KEY, State, StoredChange
 from rowlock.storage.watch_cache import WatchCache
 from rowlock.storage.watcher import Watcher
 from rowlock.storage.write_verbs import Admission, AlwaysAdmit, Core, Dependencies, Patches
@@ -56,8 +56,8 @@ BOOKMARK_INTERVAL = 60.0
 """Seconds between the bookmarks of a quiet watch."""
 CHANGES_PER_TURN = 64
 """Objects of the initial state given to controllers in one turn of the event loop: every controller examines each."""
-_MATCHES_PER_TURN = 2_000
-"""Objects that are compared with a selector in one turn of the event loop: about 4 ms."""
+_MATCHES_PER_LOOK = 64
+"""Objects that are compared with a selector between two looks at the clock."""
 _JOURNAL_CHUNK = 500
 LogSource = Callable[[str, str, LogOptions], AsyncIterator[bytes]]
 """Answers `log` with (namespace, pod, options): a kubelet. Raises ApiError."""
@@ -171,7 +171,7 @@ class Store:
     ) -> Page:
         selection = Selection(kind, namespace if kind.namespaced else "", labels, fields)
         if not limit and not token:
-            items, revision = list(self.view.all(kind, selection.namespace)), self.revision
+            items, revision = self.view.all(kind, selection.namespace), self.revision
             return Page(await _select(items, selection) if selection.is_selective else items, revision)
         return self._list_page(selection, limit, token)
 
@@ -357,8 +357,7 @@ def _recover(make_store: Callable[[], Store], core: Core, journal: Journal) -> S
     try:
         recovery = journal.recover()
         for row in recovery.live:
-            obj = msgspec.json.decode(row.value)
-            core.state.load(_kind_of(row), Key(row.namespace, row.name), obj, row.value)
+            core.state.load(_kind_of(row), Key(row.namespace, row.name), row.value)
         gc.freeze()  # so that no full collection traverses them again
     finally:
         gc.enable()
@@ -371,7 +370,13 @@ def _recover(make_store: Callable[[], Store], core: Core, journal: Journal) -> S
 
 
 async def _select(items: Sequence[Object], selection: Selection) -> list[Object]:
-    return [obj async for some in take_slices(items, _MATCHES_PER_TURN) for obj in filter(selection.matches, some)]
+    found, budget = [], TurnBudget()
+    for number, obj in enumerate(items, 1):
+        if number % _MATCHES_PER_LOOK == 0:
+            await budget.pause_if_due()
+        if selection.matches(obj):
+            found.append(obj)
+    return found
 
 
 def _as_added(kind: Kind, items: Iterable[tuple[Key, Object, bytes]]) -> Iterator[StoredChange]:

@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from rowlock.kinds import Kind
-from rowlock.storage.state import StoredChange
+from rowlock.storage.view.state import StoredChange
 
 log = logging.getLogger(__name__)
 

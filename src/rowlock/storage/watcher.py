@@ -14,7 +14,7 @@ from typing import Protocol
 from rowlock.api import Change
 from rowlock.kinds import Kind
 from rowlock.storage.read_verbs import Selection
-from rowlock.storage.state import StoredChange
+from rowlock.storage.view.state import StoredChange
 from rowlock.storage.watch_cache import Cursor, Listener, WatchCache
 
 TryDeliver = Callable[[Sequence[Change]], bool]

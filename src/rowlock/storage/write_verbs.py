@@ -19,8 +19,8 @@ from rowlock.errors import BadRequest, TooLarge, Unsupported, already_exists, co
 from rowlock.kinds import Kind
 from rowlock.objects import Key, Object
 from rowlock.storage import lifecycle
-from rowlock.storage.staged_view import StagedView
-from rowlock.storage.state import State, StoredChange
+from rowlock.storage.view.staged_view import StagedView
+from rowlock.storage.view.state import State, StoredChange
 
 ChangeType = Literal["Added", "Modified", "Deleted"]
 _UPDATABLE_SUBRESOURCES = ("status", "finalize", "scale", "ephemeralcontainers")

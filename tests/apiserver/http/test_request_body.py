@@ -24,7 +24,7 @@ from rowlock.apiserver.http.requests import Call
 from rowlock.authentication.users import ADMIN
 from rowlock.authorization.rbac import RbacAuthorizer
 from rowlock.errors import BadRequest
-from rowlock.storage.state import State
+from rowlock.storage.view.state import State
 
 TWICE = [
     ('{"a":1,"a":1}', ["a"]),

@@ -25,7 +25,7 @@ from rowlock.kubelet.worker.pod_context import PodContext
 from rowlock.kubelet.worker.security_context import EffectiveSecurityContext
 from rowlock.kubelet.worker.starting import ContainerStart, ContainerStarter, Program
 from rowlock.objects import Object
-from rowlock.storage.state import State
+from rowlock.storage.view.state import State
 
 CARDS = (Gpu("GPU-a", "H100", 80_000), Gpu("GPU-b", "H100", 80_000))
 NODE = NodePlan("n", Decimal(4), 1 << 30, CARDS)

@@ -11,7 +11,7 @@ from tests.simulation.world import World
 from rowlock import objects
 from rowlock.kinds import BATCH_JOB, JOB_SET, POD, TRAIN_JOB
 from rowlock.objects import Object
-from rowlock.storage.state import StoredChange
+from rowlock.storage.view.state import StoredChange
 from rowlock.training.batch_job.model import TRACKING_FINALIZER
 
 ENDS = {BATCH_JOB: ("Complete", "Failed"), JOB_SET: ("Completed", "Failed"), TRAIN_JOB: ("Complete", "Failed")}

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from rowlock import kinds
 from rowlock.api import View
 from rowlock.kinds import Kind
-from rowlock.objects import Key, Object, dig, key, labels, namespace, phase
+from rowlock.objects import Key, Object, dig, labels, namespace, phase
 
 _Pair = tuple[str, str, str]
 """Namespace, and a label with its value."""
@@ -40,7 +40,7 @@ class NameIndex:
         """Applies the noted changes; yields after each slice."""
         if not self._has_begun:
             self._has_begun = True
-            self._changed = {(kind, key(obj)): None for kind in (kinds.POD, kinds.SERVICE) for obj in view.all(kind)}
+            self._changed = {(kind, key): None for kind in (kinds.POD, kinds.SERVICE) for key in view.keys(kind)}
         looked = 0
         while self._changed:
             kind, changed = next(iter(self._changed))

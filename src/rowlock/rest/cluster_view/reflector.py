@@ -89,9 +89,9 @@ class Reflector:
         view.observe(self._kinds, self._take_change)
         budget = TurnBudget()
         for kind in self._kinds:
-            for seen in view.all(kind):
-                if (obj := view.get(kind, *objects.key(seen))) is not None and self._is_selected(kind, obj):
-                    self._take(kind, objects.key(obj), obj)
+            for key in view.keys(kind):
+                if (obj := view.get(kind, *key)) is not None and self._is_selected(kind, obj):
+                    self._take(kind, key, obj)
                 await budget.pause_if_due()
             self._synced.add(kind)
         self._notify()

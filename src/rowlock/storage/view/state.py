@@ -1,21 +1,30 @@
 """The committed objects in memory, with their indexes: the data behind a `View`.
 
 Its only input is the changes in revision order, so a second State that receives them later is exactly a stale view
-(the simulation uses that). Names are kept sorted per namespace: iteration is always by (namespace, name).
+(the simulation uses that). Names are kept sorted per namespace: iteration is always by (namespace, name). Objects that are seldom read
+are kept as JSON alone (`object_table.py`).
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from rowlock import objects
 from rowlock.api import INDEXED, Change
 from rowlock.kinds import Kind
 from rowlock.objects import Key, Object
+from rowlock.storage.view.object_table import (
+    DECODED_LIMIT,
+    DecodedObjects,
+    ObjectList,
+    ObjectTable,
+    decode,
+    indexed_fields,
+)
 
 _Group = TypeVar("_Group")
 FIRST_KEY = Key("", "")
@@ -40,40 +49,29 @@ class StoredChange(Change, frozen=True):
 
 
 @dataclass(slots=True)
-class _NamespaceObjects:
-    """All objects of one kind in one namespace; `names` are sorted."""
-
-    names: list[str] = field(default_factory=list)
-    objects: dict[str, Object] = field(default_factory=dict)
-    encoded: dict[str, bytes] = field(default_factory=dict)
-
-
-@dataclass(slots=True)
 class _KindObjects:
     """All objects of one kind."""
 
-    spaces: dict[str, _NamespaceObjects] = field(default_factory=dict)
+    spaces: dict[str, ObjectTable] = field(default_factory=dict)
     by_owner: dict[str, list[Key]] = field(default_factory=dict)
     by_label: dict[tuple[str, str, str], list[Key]] = field(default_factory=dict)
 
-    def select_namespaces(self, namespace: str) -> list[tuple[str, _NamespaceObjects]]:
+    def select_namespaces(self, namespace: str) -> list[tuple[str, ObjectTable]]:
         if namespace:
             return [(namespace, self.spaces[namespace])] if namespace in self.spaces else []
         return sorted(self.spaces.items(), key=itemgetter(0))
 
-    def objects_at(self, keys: Iterable[Key]) -> list[Object]:
-        return [self.spaces[space].objects[name] for space, name in keys]
-
 
 _NO_OBJECTS = _KindObjects()
-_EMPTY: Object = {}
+_NO_FIELDS: dict[str, Any] = {}
 
 
 class State:
-    """The newest committed object per key; implements `View`."""
+    """The newest committed object per key; implements `View`. `decoded_limit`: see `DecodedObjects`."""
 
-    def __init__(self) -> None:
+    def __init__(self, decoded_limit: int = DECODED_LIMIT) -> None:
         self._revision = 0
+        self._decoded = DecodedObjects(decoded_limit)
         self._kinds: dict[Kind, _KindObjects] = {}
         self._observers: dict[Kind, list[Callable[[Change], None]]] = {}
 
@@ -90,23 +88,29 @@ class State:
 
     def get(self, kind: Kind, namespace: str, name: str) -> Object | None:
         space = self._kinds.get(kind, _NO_OBJECTS).spaces.get(namespace)
-        return space.objects.get(name) if space else None
+        return self._decoded.read(space, name) if space else None
 
-    def all(self, kind: Kind, namespace: str = "") -> Iterable[Object]:
-        if kind not in self._kinds:
-            return ()
+    def all(self, kind: Kind, namespace: str = "") -> Sequence[Object]:
         spaces = self._kinds.get(kind, _NO_OBJECTS).select_namespaces(namespace)
-        return [space.objects[name] for _, space in spaces for name in space.names]
+        return ObjectList([entry for _, space in spaces for entry in space.entries()])
 
-    def by_owner(self, kind: Kind, uid: str) -> Iterable[Object]:
+    def keys(self, kind: Kind, namespace: str = "") -> list[Key]:
+        spaces = self._kinds.get(kind, _NO_OBJECTS).select_namespaces(namespace)
+        return [Key(space, name) for space, entries in spaces for name in entries.names]
+
+    def by_owner(self, kind: Kind, uid: str) -> Sequence[Object]:
         kind_objects = self._kinds.get(kind, _NO_OBJECTS)
-        return kind_objects.objects_at(kind_objects.by_owner.get(uid, ()))
+        return self._objects_at(kind_objects, kind_objects.by_owner.get(uid, ()))
 
-    def by_label(self, kind: Kind, namespace: str, label: str, value: str) -> Iterable[Object]:
+    def by_label(self, kind: Kind, namespace: str, label: str, value: str) -> Sequence[Object]:
         if label not in INDEXED or not namespace:
             return [o for o in self.all(kind, namespace) if objects.labels(o).get(label) == value]
         kind_objects = self._kinds.get(kind, _NO_OBJECTS)
-        return kind_objects.objects_at(kind_objects.by_label.get((namespace, label, value), ()))
+        return self._objects_at(kind_objects, kind_objects.by_label.get((namespace, label, value), ()))
+
+    def _objects_at(self, kind_objects: _KindObjects, keys: Iterable[Key]) -> list[Object]:
+        found = (self._decoded.read(kind_objects.spaces[space], name) for space, name in keys)
+        return [obj for obj in found if obj is not None]
 
     # ------------------------------------------------------------ for the store
 
@@ -119,7 +123,7 @@ class State:
         """The JSON of this very object; None when it is no longer the newest."""
         meta, kind_objects = obj["metadata"], self._kinds.get(kind, _NO_OBJECTS)
         space = kind_objects.spaces.get(meta.get("namespace") or "")
-        return space.encoded.get(meta["name"]) if space and space.objects.get(meta["name"]) is obj else None
+        return space.encoded.get(meta["name"]) if space and space.decoded.get(meta["name"]) is obj else None
 
     def all_encoded(self, kind: Kind, namespace: str = "") -> list[bytes]:
         """The JSON of `all`, in its order."""
@@ -133,18 +137,19 @@ class State:
                 continue
             start = bisect_right(entries.names, after.name) if space == after.namespace else 0
             for name in entries.names[start:]:
-                yield Key(space, name), entries.objects[name]
+                if (obj := self._decoded.read(entries, name)) is not None:
+                    yield Key(space, name), obj
 
     def freeze(self, kind: Kind, namespace: str = "") -> Iterator[tuple[Key, Object, bytes]]:
         """A snapshot of keys, objects and their JSON, in order, taken at the call. The tables are copied at once (a hundred
-        thousand objects in a few milliseconds); tuples are made as the iterator is read."""
+        thousand objects in a few milliseconds); tuples are made, and objects decoded, as the iterator is read."""
         spaces = self._kinds.get(kind, _NO_OBJECTS).select_namespaces(namespace)
         copies = [
-            (space, entries.names[:], entries.objects.copy(), entries.encoded.copy()) for space, entries in spaces
+            (space, entries.names[:], entries.decoded.copy(), entries.encoded.copy()) for space, entries in spaces
         ]
         return (
-            (Key(space, name), values[name], encoded.get(name, b""))
-            for space, names, values, encoded in copies
+            (Key(space, name), decoded.get(name) or decode(encoded[name]), encoded.get(name, b""))
+            for space, names, decoded, encoded in copies
             for name in names
         )
 
@@ -174,44 +179,50 @@ class State:
             kind_objects = self._kinds[change.kind] = _KindObjects()
         key = change.key if isinstance(change, StoredChange) else objects.key(change.object)
         if change.type == "Deleted":
-            _remove(kind_objects, key)
+            self._remove(kind_objects, key)
         else:
-            _put(kind_objects, key, change.object, change.encoded if isinstance(change, StoredChange) else b"")
+            encoded = change.encoded if isinstance(change, StoredChange) else b""
+            space = _index(kind_objects, change.kind, key, objects.meta(change.object), encoded)
+            self._decoded.put(space, key.name, change.object)
         for observer in self._observers.get(change.kind, ()):
             observer(change)
 
-    def load(self, kind: Kind, key: Key, obj: Object, encoded: bytes) -> None:
-        """One object of a recovery; cheapest in the order of their keys."""
-        _put(self._kinds.setdefault(kind, _KindObjects()), key, obj, encoded)
+    def load(self, kind: Kind, key: Key, encoded: bytes) -> None:
+        """One object of a recovery, which is decoded when it is read; cheapest in the order of their keys."""
+        _index(self._kinds.setdefault(kind, _KindObjects()), kind, key, indexed_fields(encoded), encoded)
+
+    def _remove(self, kind_objects: _KindObjects, key: Key) -> None:
+        space = kind_objects.spaces.get(key.namespace)
+        position = bisect_left(space.names, key.name) if space else 0
+        if space is None or space.names[position : position + 1] != [key.name]:
+            return
+        before = space.indexed_fields(key.name)
+        self._decoded.drop(space, key.name)
+        space.encoded.pop(key.name, None)
+        del space.names[position]
+        if not space.names:
+            del kind_objects.spaces[key.namespace]
+        _reindex(kind_objects, key, before, _NO_FIELDS)
 
 
-def _put(kind_objects: _KindObjects, key: Key, obj: Object, encoded: bytes) -> None:
+def _index(kind_objects: _KindObjects, kind: Kind, key: Key, fields: dict[str, Any], encoded: bytes) -> ObjectTable:
+    """Put an object's JSON into its table and its metadata into the indexes. Returns the table."""
     space = kind_objects.spaces.get(key.namespace)
     if space is None:
-        space = kind_objects.spaces[key.namespace] = _NamespaceObjects()
-    before = space.objects.get(key.name)
-    space.objects[key.name] = obj
+        space = kind_objects.spaces[key.namespace] = ObjectTable(kind)
+    before = space.indexed_fields(key.name)
+    if key.name not in space.decoded and key.name not in space.encoded:
+        insort(space.names, key.name)
     if encoded:
         space.encoded[key.name] = encoded
-    if before is None:
-        insort(space.names, key.name)
-    _reindex(kind_objects, key, before or _EMPTY, obj)
+    else:
+        space.encoded.pop(key.name, None)
+    _reindex(kind_objects, key, before, fields)
+    return space
 
 
-def _remove(kind_objects: _KindObjects, key: Key) -> None:
-    space = kind_objects.spaces.get(key.namespace)
-    before = space.objects.pop(key.name, None) if space else None
-    if space is None or before is None:
-        return
-    space.encoded.pop(key.name, None)
-    del space.names[bisect_left(space.names, key.name)]
-    if not space.names:
-        del kind_objects.spaces[key.namespace]
-    _reindex(kind_objects, key, before, _EMPTY)
-
-
-def _reindex(kind_objects: _KindObjects, key: Key, before: Object, after: Object) -> None:
-    was, now = before.get("metadata") or _EMPTY, after.get("metadata") or _EMPTY
+def _reindex(kind_objects: _KindObjects, key: Key, was: dict[str, Any], now: dict[str, Any]) -> None:
+    """Update the indexes; `was` and `now` are an object's metadata."""
     if was.get("ownerReferences") != now.get("ownerReferences"):
         owners_was, owners_now = _owner_uids(was), _owner_uids(now)
         for uid in owners_was - owners_now:
@@ -219,7 +230,7 @@ def _reindex(kind_objects: _KindObjects, key: Key, before: Object, after: Object
         for uid in owners_now - owners_was:
             insort(kind_objects.by_owner.setdefault(uid, []), key)
     if was.get("labels") != now.get("labels"):
-        labels_was, labels_now = was.get("labels") or _EMPTY, now.get("labels") or _EMPTY
+        labels_was, labels_now = was.get("labels") or _NO_FIELDS, now.get("labels") or _NO_FIELDS
         for label in INDEXED:
             old, new = labels_was.get(label), labels_now.get(label)
             if old != new and old is not None:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from rowlock import objects
 from rowlock.kinds import Kind
 from rowlock.objects import Key, Object
-from rowlock.storage.state import State, StoredChange
+from rowlock.storage.view.state import State, StoredChange
 
 
 class StagedView:
@@ -45,13 +45,26 @@ class StagedView:
                 merged[key] = change.object
         return [merged[key] for key in sorted(merged)]
 
+    def keys(self, kind: Kind, namespace: str = "") -> Iterable[Key]:
+        pending = {
+            key: change for key, change in self._pending.get(kind, {}).items() if namespace in ("", key.namespace)
+        }
+        if not pending:
+            return self._committed.keys(kind, namespace)
+        added = {key for key, change in pending.items() if change.type != "Deleted"}
+        return sorted(added.union(self._committed.keys(kind, namespace)) - (pending.keys() - added))
+
     def by_owner(self, kind: Kind, uid: str) -> Iterable[Object]:
         def is_owned(obj: Object) -> bool:
             return any(r.get("uid") == uid for r in objects.meta(obj).get("ownerReferences") or ())
 
+        if not self._pending.get(kind):
+            return self._committed.by_owner(kind, uid)
         return [obj for obj in self.all(kind) if is_owned(obj)]
 
     def by_label(self, kind: Kind, namespace: str, label: str, value: str) -> Iterable[Object]:
+        if not self._pending.get(kind):
+            return self._committed.by_label(kind, namespace, label, value)
         return [obj for obj in self.all(kind, namespace) if objects.labels(obj).get(label) == value]
 
     # ------------------------------------------------------------ staging

@@ -1,0 +1,148 @@
+"""The objects of one kind in one namespace, as JSON, and the decoded ones among them.
+
+A decoded object takes five times the memory of its JSON. Finished pods and jobs, events, services and what else jobs leave behind are
+read seldom, so only the latest of them stay decoded (`DecodedObjects`); the others are decoded when they are read. Everything else
+stays decoded once it was read.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, overload
+
+import msgspec
+
+from rowlock import kinds, objects
+from rowlock.kinds import Kind
+from rowlock.objects import Object
+
+DECODED_LIMIT = 1_024
+"""Objects that may be dropped and stay decoded all the same, of all kinds together: some 15 MiB."""
+_ENDING_KINDS = frozenset({kinds.POD, *kinds.WORKLOADS})
+_LEFT_BEHIND = frozenset({kinds.EVENT, kinds.SERVICE, kinds.SECRET, kinds.CONFIG_MAP, kinds.POD_GROUP})
+_ENDS = frozenset({"Succeeded", "Failed", "Complete", "Completed"})
+"""Phases and conditions of pods and jobs that have ended."""
+
+decode = msgspec.json.Decoder(Object).decode
+
+
+class _IndexedFields(msgspec.Struct):
+    ownerReferences: Any = None
+    labels: Any = None
+
+
+class _IndexedObject(msgspec.Struct):
+    metadata: _IndexedFields
+
+
+_decode_indexed = msgspec.json.Decoder(_IndexedObject).decode
+
+
+def is_seldom_read(kind: Kind, obj: Object) -> bool:
+    """Whether an object need not stay decoded: it has ended, or it is of a kind that jobs leave behind."""
+    if kind in _LEFT_BEHIND:
+        return True
+    if kind not in _ENDING_KINDS:
+        return False
+    if kind is kinds.POD:
+        return objects.phase(obj) in _ENDS
+    conditions = objects.dig(obj, "status.conditions") or ()
+    return any(one.get("status") == "True" and one.get("type") in _ENDS for one in conditions)
+
+
+@dataclass(slots=True, eq=False)
+class ObjectTable:
+    """All objects of one kind in one namespace. An object put without its JSON stays decoded."""
+
+    kind: Kind
+    names: list[str] = field(default_factory=list)
+    """Sorted."""
+    decoded: dict[str, Object] = field(default_factory=dict)
+    encoded: dict[str, bytes] = field(default_factory=dict)
+
+    def indexed_fields(self, name: str) -> dict[str, Any]:
+        """`ownerReferences` and `labels` of an object's metadata; {} when there is no such object."""
+        obj = self.decoded.get(name)
+        if obj is not None:
+            return objects.meta(obj)
+        text = self.encoded.get(name)
+        return indexed_fields(text) if text is not None else {}
+
+    def entries(self) -> Sequence[Object | bytes]:
+        """Each object in the order of names, as JSON if it is not decoded."""
+        if len(self.decoded) == len(self.names):
+            return [self.decoded[name] for name in self.names]
+        decoded, encoded = self.decoded.get, self.encoded
+        return [encoded[name] if (obj := decoded(name)) is None else obj for name in self.names]
+
+
+def indexed_fields(encoded: bytes) -> dict[str, Any]:
+    """`ownerReferences` and `labels` of an encoded object's metadata."""
+    fields = _decode_indexed(encoded).metadata
+    return {"ownerReferences": fields.ownerReferences, "labels": fields.labels}
+
+
+class DecodedObjects:
+    """The seldom read objects that are decoded, oldest first. Beyond the limit the oldest are dropped from their tables."""
+
+    def __init__(self, limit: int = DECODED_LIMIT) -> None:
+        self._limit = limit
+        self._entries: OrderedDict[tuple[ObjectTable, str], None] = OrderedDict()
+
+    def read(self, table: ObjectTable, name: str) -> Object | None:
+        """The object of this name, decoded now if it was not; None when there is none."""
+        obj = table.decoded.get(name)
+        if obj is None and (text := table.encoded.get(name)) is not None:
+            obj = decode(text)
+            self.put(table, name, obj)
+        return obj
+
+    def put(self, table: ObjectTable, name: str, obj: Object) -> None:
+        """Keep `obj` in its table, decoded: for ever, or until newer ones have taken its place."""
+        table.decoded[name] = obj
+        entry = table, name
+        if not is_seldom_read(table.kind, obj) or name not in table.encoded:
+            self._entries.pop(entry, None)
+            return
+        self._entries[entry] = None
+        self._entries.move_to_end(entry)
+        if len(self._entries) > self._limit:
+            (oldest, oldest_name), _ = self._entries.popitem(last=False)
+            oldest.decoded.pop(oldest_name, None)
+
+    def drop(self, table: ObjectTable, name: str) -> None:
+        """The object of this name was removed."""
+        table.decoded.pop(name, None)
+        self._entries.pop((table, name), None)
+
+
+class ObjectList(Sequence[Object]):
+    """Objects of which some are JSON; each is decoded when it is read, and not kept."""
+
+    def __init__(self, entries: Sequence[Object | bytes]) -> None:
+        self._entries = entries
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __iter__(self) -> Iterator[Object]:
+        return (decode(one) if isinstance(one, bytes) else one for one in self._entries)
+
+    @overload
+    def __getitem__(self, index: int) -> Object: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Object]: ...
+
+    def __getitem__(self, index: int | slice) -> Object | Sequence[Object]:
+        if isinstance(index, slice):
+            return ObjectList(self._entries[index])
+        one = self._entries[index]
+        return decode(one) if isinstance(one, bytes) else one
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]  # as a list
