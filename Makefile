@@ -24,7 +24,7 @@ export UV_SYSTEM_CERTS ?= true
 # other's. Where one cannot be installed, its test says so and is skipped.
 JOB_MAKERS := .venv-luigi .venv-dagster .venv-airflow .venv-prefect
 
-.PHONY: help demo test lint fix bench bench-ui docs soak hostile soak-live storm chaos property fuzz schemathesis ui ui-test ui-test-real real-cluster types test-real test-engines test-examples test-examples-needs verdicts frameworks test-containers test-python differential lock clean
+.PHONY: help demo test lint fix bench bench-ui docs soak hostile soak-live storm chaos property fuzz schemathesis ui ui-test ui-test-real real-cluster types test-real test-engines test-examples test-examples-needs verdicts frameworks test-containers test-cgroup2 test-python differential lock clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -71,6 +71,9 @@ test-python: $(STAMP) ## the types, and the tests that need no torch, with anoth
 
 test-containers: $(TORCH) ## pods in real containers: a dockerd of its own, where one is installed (apt-get install docker.io iptables)
 	$(BIN)/python -m pytest -rs -m containers tests/containers
+
+test-cgroup2: $(TORCH) ## limits of pods under control groups of version 2, in a kernel of its own (apt-get install user-mode-linux; as root)
+	scripts/cgroup2.sh
 
 lint: $(STAMP) ## format, lint, types
 	$(BIN)/ruff format --check src tests benchmarks scripts
