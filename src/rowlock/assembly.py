@@ -43,7 +43,7 @@ from rowlock.controllers.supervisor import supervise
 from rowlock.errors import ApiError
 from rowlock.http_server import connection_limits, http_protocol, sockets
 from rowlock.http_server import tls as server_tls
-from rowlock.http_server.shortages import find_shortage
+from rowlock.http_server.shortages import CANNOT_START, find_shortage
 from rowlock.identity import token_sources
 from rowlock.identity.token_sources import IdentityProvider
 from rowlock.kubelet.worker.settings import KubeletSettings
@@ -360,8 +360,8 @@ def _describe_os_error(error: OSError, options: ServerSettings) -> str:
     if error.errno in (errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EACCES) and not error.filename:
         return f"{error}: choose another --port or --bind, or leave them out"
     if error.filename and str(error.filename).startswith(str(options.data_dir)):
-        return f"the server cannot start: {error.filename} cannot be used ({error.strerror}): move it away, and it is made anew, or look at its rights"
-    return f"the server cannot start: {error}"
+        return f"{CANNOT_START}: {error.filename} cannot be used ({error.strerror}): move it away, and it is made anew, or look at its rights"
+    return f"{CANNOT_START}: {error}"
 
 
 def _run(options: ServerSettings, certificate_process: subprocess.Popen[bytes], server_class: type[Server]) -> None:
@@ -400,5 +400,5 @@ def serve(
 
 def _refusal(error: Exception, shortage: str, options: ServerSettings) -> str:
     if shortage:
-        return f"the server cannot start: {shortage}"
+        return f"{CANNOT_START}: {shortage}"
     return _describe_os_error(error, options) if isinstance(error, OSError) else str(error)

@@ -125,6 +125,10 @@ def phase(obj: Mapping[str, Any]) -> str:
     return str((obj.get("status") or {}).get("phase") or "")
 
 
+FINAL_PHASES = ("Succeeded", "Failed")
+"""The phases of a pod that has ended for good."""
+
+
 def controller_of(obj: Mapping[str, Any]) -> dict[str, Any] | None:
     """The owner reference with `controller: true`, if there is one."""
     for owner in meta(obj).get("ownerReferences") or ():
@@ -251,7 +255,7 @@ def _last_end(pods: Iterable[Object]) -> float | None:
     """The latest end of the pods' programs; None while a pod may run, and when no pod has an end time."""
     ends = list[float]()
     for pod in pods:
-        if phase(pod) not in ("Succeeded", "Failed"):
+        if phase(pod) not in FINAL_PHASES:
             return None
         ends += [
             _time_or_zero(dig(status, "state.terminated.finishedAt", None))

@@ -23,7 +23,7 @@ from typing import Any
 
 from rowlock.authentication.oidc import settings as oidc_settings
 from rowlock.errors import ApiError, BadRequest, Unavailable
-from rowlock.http_server.shortages import few_files_sentence, shortage_sentence
+from rowlock.http_server.shortages import CANNOT_START, few_files_sentence, shortage_sentence
 from rowlock.server_settings import DEFAULTS, OPTIONAL_PARTS, SETTINGS, ServerSettings, flag_name
 
 gc.disable()  # importing hundreds of modules makes no garbage; `heap_collector.tune` enables it again
@@ -212,7 +212,7 @@ def main(argv: list[str] | None = None) -> int:
     except OSError as error:
         shortage = shortage_sentence(error, options.data_dir)
         unusable = f"{options.data_dir} cannot be used: {error.strerror}: choose another --data-dir"
-        print(f"error: {f'the server cannot start: {shortage}' if shortage else unusable}", file=sys.stderr)
+        print(f"error: {f'{CANNOT_START}: {shortage}' if shortage else unusable}", file=sys.stderr)
         return 1
     from rowlock.assembly import serve  # late: the child process runs during this import
 

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
+CANNOT_START = "the server cannot start"
 _ROOM = (errno.ENOSPC, errno.EDQUOT)
 _FILES = (errno.EMFILE, errno.ENFILE)
 _THREAD = "can't start new thread"
@@ -91,4 +92,4 @@ def few_files_sentence(hard_limit: int) -> str:
     """Why a server with this hard limit of open files (RLIMIT_NOFILE) is not started; "" if the limit suffices."""
     if hard_limit == resource.RLIM_INFINITY or hard_limit >= LEAST_OPEN_FILES:
         return ""
-    return f"the server cannot start: {shortage_sentence(OSError(errno.EMFILE, f'no more than {hard_limit}'), '')}"
+    return f"{CANNOT_START}: {shortage_sentence(OSError(errno.EMFILE, f'no more than {hard_limit}'), '')}"

@@ -29,7 +29,6 @@ _KINDS_CREATED_WITH_STATUS = frozenset({kinds.NODE})  # a kubelet registers its 
 _GENERATION_KINDS = frozenset(
     {kinds.POD, kinds.BATCH_JOB, kinds.PRIORITY_CLASS}
 )  # built-in kinds that count generations
-_FINISHED_PHASES = frozenset({"Succeeded", "Failed"})
 _UNSET_REVISIONS = (None, "", "0")
 
 
@@ -298,7 +297,7 @@ def with_propagation(obj: Object, propagation: str | None) -> Object:
 
 def grace_period(kind: Kind, obj: Object, requested: int | None) -> int:
     """Grace period in seconds: 0 for everything but a pod that is bound to a node and has not finished."""
-    if kind is not kinds.POD or not objects.dig(obj, "spec.nodeName") or objects.phase(obj) in _FINISHED_PHASES:
+    if kind is not kinds.POD or not objects.dig(obj, "spec.nodeName") or objects.phase(obj) in objects.FINAL_PHASES:
         return 0
     own = objects.dig(obj, "spec.terminationGracePeriodSeconds")
     grace = requested if requested is not None else 30 if own is None else int(own)

@@ -23,7 +23,6 @@ from rowlock.kinds import NODE, POD, Kind
 from rowlock.objects import Key, Object
 
 QUARANTINE = 40.0  # seconds that a node may be missing before its pods are failed
-_FINISHED_PHASES = frozenset({"Succeeded", "Failed"})
 
 
 class PodGarbageCollector:
@@ -67,7 +66,7 @@ def _pods_on(view: View, node: str) -> list[Object]:
 
 def _goes_unbound(pod: Object) -> bool:
     is_bound = bool(objects.dig(pod, "spec.nodeName"))
-    return not is_bound and objects.is_deleting(pod) and objects.phase(pod) not in _FINISHED_PHASES
+    return not is_bound and objects.is_deleting(pod) and objects.phase(pod) not in objects.FINAL_PHASES
 
 
 def _fail(pod: Object) -> Write:
@@ -77,7 +76,7 @@ def _fail(pod: Object) -> Write:
 
 
 def _fail_and_delete(pod: Object, now: float) -> Iterable[Write]:
-    if objects.phase(pod) not in _FINISHED_PHASES:
+    if objects.phase(pod) not in objects.FINAL_PHASES:
         yield mark_disrupted(pod, "DeletionByPodGC", "PodGC: node no longer exists", now, phase="Failed")
     yield Delete(POD, *objects.key(pod), DeleteOptions(grace=0, uid=objects.uid(pod)))
 

@@ -27,7 +27,6 @@ COUNTED_KINDS = {
 _BYTE_RESOURCES = ("memory", "storage", "ephemeral-storage")
 _COMPUTE_RESOURCES = frozenset({"cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"})
 """Resources that every container must specify where a quota limits them."""
-_FINISHED_PHASES = ("Succeeded", "Failed")
 
 
 def usage(kind: Kind, obj: Object) -> dict[str, Decimal]:
@@ -71,7 +70,7 @@ def unspecified_resources(pod: Object, hard: dict[str, Any]) -> dict[str, list[s
 
 def quota_matches(quota: Object, kind: Kind, obj: Object) -> bool:
     """Whether an object counts in a quota: finished pods do not, and scopes choose among pods."""
-    if kind is POD and objects.phase(obj) in _FINISHED_PHASES:
+    if kind is POD and objects.phase(obj) in objects.FINAL_PHASES:
         return False
     spec = quota.get("spec") or {}
     scopes = [{"scopeName": name, "operator": "Exists"} for name in spec.get("scopes") or ()]

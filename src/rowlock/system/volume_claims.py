@@ -24,7 +24,6 @@ from rowlock.system.finalizers import finalizers_of, patch_metadata, remove_fina
 
 PVC_PROTECTION_FINALIZER = "kubernetes.io/pvc-protection"
 """The finalizer that admission gives every claim."""
-_FINISHED_PHASES = frozenset({"Succeeded", "Failed"})
 
 
 def claims_of(pod: Object) -> set[str]:
@@ -48,7 +47,7 @@ class ClaimProtection:
                 if objects.is_deleting(claim) != (PVC_PROTECTION_FINALIZER not in finalizers_of(claim))
                 else []
             )
-        if change.type != "Deleted" and objects.phase(change.object) not in _FINISHED_PHASES:
+        if change.type != "Deleted" and objects.phase(change.object) not in objects.FINAL_PHASES:
             return []
         namespace = objects.namespace(change.object)
         return [Key(namespace, name) for name in claims_of(change.object)]
@@ -62,7 +61,8 @@ class ClaimProtection:
             return Decision((patch_metadata(PERSISTENT_VOLUME_CLAIM, claim, metadata),))
         mounting_pods = (pod for pod in view.all(POD, key.namespace) if key.name in claims_of(pod))
         if any(
-            objects.dig(pod, "spec.nodeName") and objects.phase(pod) not in _FINISHED_PHASES for pod in mounting_pods
+            objects.dig(pod, "spec.nodeName") and objects.phase(pod) not in objects.FINAL_PHASES
+            for pod in mounting_pods
         ):
             return NOTHING
         return Decision((remove_finalizer(PERSISTENT_VOLUME_CLAIM, claim, PVC_PROTECTION_FINALIZER),))

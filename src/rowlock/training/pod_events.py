@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from rowlock.objects import Object, is_deleting, name, phase, seconds
+from rowlock.objects import FINAL_PHASES, Object, is_deleting, name, phase, seconds
 from rowlock.training.reconcile_context import ReconcileContext
 
 
 def is_active(pod: Object) -> bool:
     """Whether the pod has neither ended nor is being deleted."""
-    return phase(pod) not in ("Succeeded", "Failed") and not is_deleting(pod)
+    return phase(pod) not in FINAL_PHASES and not is_deleting(pod)
 
 
 def record_pod_events(context: ReconcileContext) -> None:

@@ -99,7 +99,7 @@ def _phase_and_condition(
         return "Pending", objects.condition(job, "Suspended")
     if is_suspended(job):
         if has_jobs(job):  # pods that have ended are kept
-            pods = [pod for pod in pods if objects.phase(pod) not in ("Succeeded", "Failed")]
+            pods = [pod for pod in pods if objects.phase(pod) not in objects.FINAL_PHASES]
         return ("Stopping" if pods else "Stopped"), objects.condition(job, "Suspended")
     if objects.is_condition_true(job, "Suspended"):
         return "Resuming", None

@@ -165,7 +165,7 @@ async def _build_slice(store: Store, service: Object) -> Object:
 
 
 def _is_reachable(pod: Object) -> bool:
-    return bool(objects.dig(pod, "status.podIP")) and objects.phase(pod) not in ("Succeeded", "Failed")
+    return bool(objects.dig(pod, "status.podIP")) and objects.phase(pod) not in objects.FINAL_PHASES
 
 
 def _endpoint(pod: Object) -> dict[str, Any]:

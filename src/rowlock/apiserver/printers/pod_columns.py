@@ -55,7 +55,7 @@ def _status_reason(pod: Object) -> str:
     if objects.is_deleting(pod):
         if status.get("reason") == "NodeLost":
             return "Unknown"
-        if status.get("phase") not in ("Succeeded", "Failed"):
+        if status.get("phase") not in objects.FINAL_PHASES:
             return "Terminating"
     return str(reason)
 

@@ -10,13 +10,12 @@ from dataclasses import dataclass, field
 from rowlock import kinds
 from rowlock.api import View
 from rowlock.kinds import Kind
-from rowlock.objects import Key, Object, dig, labels, namespace, phase
+from rowlock.objects import FINAL_PHASES, Key, Object, dig, labels, namespace, phase
 
 _Pair = tuple[str, str, str]
 """Namespace, and a label with its value."""
 SLICE = 100
 """Objects that are read before yielding to the event loop."""
-_ENDED = ("Succeeded", "Failed")
 
 
 @dataclass(slots=True)
@@ -63,7 +62,7 @@ class NameIndex:
                     yield service_key
 
     def _put_pod(self, pod_key: Key, pod: Object | None) -> None:
-        if pod is None or phase(pod) in _ENDED:
+        if pod is None or phase(pod) in FINAL_PHASES:
             self.pods.pop(pod_key, None)
         else:
             self.pods[pod_key] = pod

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rowlock.kubelet.pod.progress import FIRST_BACKOFF, ContainerProgress, PodProgress
+from rowlock.objects import FINAL_PHASES
 
 CLOCK_TOLERANCE = 1.0
 """Seconds by which clocks may differ without having been set."""
@@ -70,7 +71,7 @@ def compute_pod_actions(pod: PodProgress, base: float = FIRST_BACKOFF) -> PodAct
     if spec.deletion_time is not None:
         return _delete_actions(pod, spec.deletion_time)
     grace = MINIMUM_GRACE if pod.facts.evicted else spec.grace_period
-    if spec.phase in ("Succeeded", "Failed"):
+    if spec.phase in FINAL_PHASES:
         return PodActions((*_stop_actions(pod, grace), Publish()))
     if pod.failure is not None:
         return PodActions((*_stop_actions(pod, grace), Publish()), 1.0 if pod.is_alive else None)

@@ -18,7 +18,7 @@ from rowlock.kubelet.pod.pod_state import PodState
 from rowlock.kubelet.pod.spec import ContainerSpec, Fields, PodSpec
 from rowlock.kubelet.pod.sync import MINIMUM_GRACE
 from rowlock.kubelet.prober.probe_handlers import Outcome
-from rowlock.objects import Object
+from rowlock.objects import FINAL_PHASES, Object
 
 EARLY_DELAY, EARLY_WINDOW = 0.1, 2.0
 """Seconds until the first early attempt, and the least duration of all of them."""
@@ -68,9 +68,7 @@ class Prober:
     def sync_probes(self, pod: PodSpec, state: PodState) -> None:
         """Starts and cancels probe tasks according to the pod's facts."""
         uid, targets = state.card.uid, dict[tuple[str, int], ProbeTarget]()
-        for container in (
-            pod.containers if pod.deletion_time is None and pod.phase not in ("Succeeded", "Failed") else ()
-        ):
+        for container in pod.containers if pod.deletion_time is None and pod.phase not in FINAL_PHASES else ():
             run = state.containers.get(container.name, NO_FACTS).run
             if run is not None and run.is_running and has_probes(container):
                 target = ProbeTarget(pod, state, container, run.number, run.started or 0.0)

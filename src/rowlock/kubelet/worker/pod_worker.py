@@ -35,7 +35,7 @@ from rowlock.kubelet.worker.image_pulls import IMAGE_PULL_REASONS, ImagePuller
 from rowlock.kubelet.worker.pod_context import PodContext, PodContexts
 from rowlock.kubelet.worker.pod_volumes import PodVolumes
 from rowlock.kubelet.worker.starting import ContainerStart, ContainerStarter
-from rowlock.objects import Object, meta, phase, revision, uid
+from rowlock.objects import FINAL_PHASES, Object, meta, phase, revision, uid
 
 IMAGE_PROBLEM_EVENTS = {"InvalidImageName": "InspectFailed", "ErrImageNeverPull": "ErrImageNeverPull"}
 HOSTS_TO_TRY = 3
@@ -252,7 +252,7 @@ class PodWorker:
         """Patches the status if anything in it is new. Raises Conflict if another writer came between; the turn is then repeated."""
         progress = assess_progress(pod, state.facts(), self._node.clock(), self._backoff)
         status = generate_pod_status(progress)
-        state.finished = status["phase"] in ("Succeeded", "Failed")
+        state.finished = status["phase"] in FINAL_PHASES
         if status["phase"] == "Failed" and pod.deletion_time is None and not state.evicted:
             self._recreations.note_failure(state.card, self._node.clock())  # before its owner can create the next pod
         current = pod.object.get("status") or {}
@@ -325,7 +325,7 @@ class PodWorker:
         """Deletes the pod's object. One that a finalizer keeps is first marked Failed: its Job may wait for that to replace it."""
         options = DeleteOptions(grace=0, uid=pod.uid)
         with contextlib.suppress(NotFound):
-            if meta(pod.object).get("finalizers") and phase(pod.object) not in ("Succeeded", "Failed"):
+            if meta(pod.object).get("finalizers") and phase(pod.object) not in FINAL_PHASES:
                 failed = {"metadata": {"uid": pod.uid}, "status": {"phase": "Failed"}}
                 await self._api.patch(kinds.POD, pod.namespace, pod.name, failed, subresource="status")
             await self._api.delete(kinds.POD, pod.namespace, pod.name, options=options)

@@ -28,7 +28,7 @@ from rowlock.kubelet.pod.recreations import Recreations, StartDelay
 from rowlock.kubelet.pod.spec import parse_pod_spec
 from rowlock.kubelet.pod.stop_reasons import as_deleted_gracefully, is_surplus
 from rowlock.kubelet.runtime.container_runs import ContainerRuns
-from rowlock.objects import Key, Object, dig, is_deleting, key, meta, namespace
+from rowlock.objects import FINAL_PHASES, Key, Object, dig, is_deleting, key, meta, namespace
 from rowlock.objects import uid as uid_of
 from rowlock.training.trainjob.owners import workload_of
 
@@ -169,7 +169,7 @@ class PodWorkers:
             if t.card.node == node and t.holds_devices()
         }
         spec, plan, failure = parse_pod_spec(pod), self._node.nodes[node], None
-        if not (placed := is_placed(spec)) and spec.phase not in ("Succeeded", "Failed"):
+        if not (placed := is_placed(spec)) and spec.phase not in FINAL_PHASES:
             others = [t.spec for t in self._pod_states.values() if t.card.node == node and t.holds_devices() and t.spec]
             failure = admission_failure(spec, plan, others, held_devices)
         devices = () if failure else assign_devices(spec, plan, held_devices, is_placed=placed)

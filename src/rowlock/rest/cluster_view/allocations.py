@@ -19,7 +19,6 @@ from rowlock.workloads.inventory.nodes import gpu_type, has_simulated_gpus, node
 
 _PODS_PER_TURN = 128
 """Pods processed before yielding to the event loop."""
-_ENDED = ("Succeeded", "Failed")
 
 
 @dataclass(slots=True)
@@ -43,7 +42,7 @@ async def bound_pods(cache: InformerCache) -> AsyncIterator[tuple[str, Object]]:
     """(node name, pod) for each pod that has a node and has not ended; yields to the event loop regularly."""
     for number, pod in enumerate(list(cache.pods()), 1):
         name = str(objects.dig(pod, "spec.nodeName") or "")
-        if name and objects.phase(pod) not in _ENDED:
+        if name and objects.phase(pod) not in objects.FINAL_PHASES:
             yield name, pod
         if number % _PODS_PER_TURN == 0:
             await asyncio.sleep(0)

@@ -69,7 +69,7 @@ def _node_figures(call: RestCall, pool: str) -> Iterable[NodeFigures]:
     held: dict[str, Decimal] = {}
     for pod in cache.pods():
         place = str(objects.dig(pod, "spec.nodeName") or "")
-        if place and objects.dig(pod, "status.phase") not in ("Succeeded", "Failed"):
+        if place and objects.dig(pod, "status.phase") not in objects.FINAL_PHASES:
             held[place] = held.get(place, Decimal(0)) + compute.pod_gpus(pod, cache.card_memory(place))
     for node in cache.nodes():
         name = objects.name(node)

@@ -275,7 +275,7 @@ class _LogSource:
 
     @staticmethod
     def _running_pods(workload: Workload) -> list[Object]:
-        return [pod for pod in workload.pods if objects.phase(pod) not in ("Succeeded", "Failed")]
+        return [pod for pod in workload.pods if objects.phase(pod) not in objects.FINAL_PHASES]
 
     def _remaining_grace(self) -> float | None:
         """Seconds for which restarted ranks are still followed; None while the job runs."""

@@ -247,7 +247,7 @@ def past_pods(run: PastRun, search: str = "") -> list[dict[str, Any]]:
 
 def _last_status(pod: Object) -> str:
     """The final status of a deleted pod; `Deleted` if it was last observed pending or running."""
-    is_over = objects.phase(pod) in ("Succeeded", "Failed") or ranks.completed_at(pod) is not None
+    is_over = objects.phase(pod) in objects.FINAL_PHASES or ranks.completed_at(pod) is not None
     return pod_status(without_deletion(pod)) if is_over else "Deleted"
 
 

@@ -381,7 +381,7 @@ class RunRecorder:
         """Drop a finished run from memory."""
         if (notes := self._runs.get(uid)) is None:
             return
-        if all(objects.phase(pod) in ("Succeeded", "Failed") for pod in notes.pods.values()):
+        if all(objects.phase(pod) in objects.FINAL_PHASES for pod in notes.pods.values()):
             self._write(notes)
             for pod_uid in notes.pods:
                 self._pod_owners.pop(pod_uid, None)

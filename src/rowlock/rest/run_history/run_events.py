@@ -73,7 +73,7 @@ class LeavingRuns:
     def keep(self, notes: RunNotes) -> list[str]:
         """Keep the notes under the uids of those pods that have not ended. Returns the uids of all its pods."""
         for uid, pod in notes.pods.items():
-            if objects.phase(pod) not in ("Succeeded", "Failed"):
+            if objects.phase(pod) not in objects.FINAL_PHASES:
                 self._notes[uid] = notes
                 grace = float(objects.dig(pod, "spec.terminationGracePeriodSeconds") or 0)
                 asyncio.get_running_loop().call_later(self._seconds + grace, self._notes.pop, uid, None)

@@ -7,6 +7,7 @@ from typing import Any
 from rowlock import quantity
 from rowlock.errors import BadRequest
 from rowlock.objects import (
+    FINAL_PHASES,
     Object,
     annotations,
     condition,
@@ -180,7 +181,7 @@ def parse_task(pod: Object, pod_sets: frozenset[str]) -> Task:
 def pod_status(pod: Object) -> Status:
     """The planner's status of a pod."""
     pod_phase = phase(pod)
-    if pod_phase in ("Succeeded", "Failed"):
+    if pod_phase in FINAL_PHASES:
         return Status(pod_phase)
     if not dig(pod, "spec.nodeName"):
         gated = dig(pod, "spec.schedulingGates") or is_deleting(pod)

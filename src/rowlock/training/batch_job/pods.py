@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from rowlock.objects import (
+    FINAL_PHASES,
     Object,
     condition,
     dig,
@@ -30,7 +31,7 @@ PREEMPTION_REASON = "PreemptionByScheduler"
 
 def is_over(pod: Object) -> bool:
     """Whether its containers have ended for good."""
-    return phase(pod) in ("Succeeded", "Failed")
+    return phase(pod) in FINAL_PHASES
 
 
 def is_active(pod: Object) -> bool:

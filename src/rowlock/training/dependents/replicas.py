@@ -7,7 +7,7 @@ began, so a pod that is now deleted for a restart still counts as failed.
 from __future__ import annotations
 
 from rowlock.kinds import POD
-from rowlock.objects import Object, is_deleting, is_digits, labels, name, namespace, phase
+from rowlock.objects import FINAL_PHASES, Object, is_deleting, is_digits, labels, name, namespace, phase
 from rowlock.training.conditions import FAILED, RESTARTING
 from rowlock.training.dependents.pods import pod_of
 from rowlock.training.model import INDEX_LABEL, MIN_RETRYABLE_EXIT_CODE, UNKNOWN_EXIT_CODE, Rank, Replica
@@ -81,7 +81,7 @@ def count_pod(counts: dict[str, int], pod: Object) -> None:
     pod_phase = phase(pod)
     if pod_phase == "Running":
         counts["failed" if is_deleting(pod) else "active"] += 1
-    elif pod_phase in ("Succeeded", "Failed"):
+    elif pod_phase in FINAL_PHASES:
         counts[pod_phase.lower()] += 1
 
 

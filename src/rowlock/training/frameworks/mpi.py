@@ -7,7 +7,7 @@ decides the job's result. Its other objects are in `mpi_objects.py`.
 from __future__ import annotations
 
 from rowlock.kinds import CONFIG_MAP, MPIJOB, POD, ROLE, ROLE_BINDING, SERVICE_ACCOUNT
-from rowlock.objects import Object, is_digits, labels, name, phase
+from rowlock.objects import FINAL_PHASES, Object, is_digits, labels, name, phase
 from rowlock.training.dependents.replicas import count_pod, warn_restart_policy
 from rowlock.training.framework import Framework
 from rowlock.training.frameworks.mpi_objects import (
@@ -64,7 +64,7 @@ def _sync_job(context: ReconcileContext) -> bool:
     if _is_name_taken(context, launcher_name(job)):
         return False
     workers: list[Object] = []
-    if launcher is None or phase(launcher) not in ("Succeeded", "Failed"):
+    if launcher is None or phase(launcher) not in FINAL_PHASES:
         workers = [p for p in context.pods.get("worker", []) if phase(p) == "Running"]
         if not sync_objects(context, sorted(map(name, workers))):
             return False
