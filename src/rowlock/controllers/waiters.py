@@ -1,9 +1,12 @@
-"""Tasks that wait for a condition, and check it again after each change of its subject."""
+"""Tasks that wait for a condition, and check it again after each change of its subject.
+
+`run_until_first_ends` runs several coroutines until the first ends: a lease and the work under it, an answer and its client.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Hashable
+from collections.abc import Awaitable, Callable, Hashable
 from typing import Generic, TypeVar
 
 Subject = TypeVar("Subject", bound=Hashable)
@@ -38,3 +41,18 @@ class Waiters(Generic[Subject]):
             self._events[subject].discard(event)
             if not self._events[subject]:
                 del self._events[subject]
+
+
+async def run_until_first_ends(*works: Awaitable[object], timeout: float | None = None) -> None:
+    """Run all of these at once until one of them ends, or for `timeout` seconds, and cancel the others. Raises the error of the first
+    that failed."""
+    tasks = [asyncio.ensure_future(work) for work in works]
+    try:
+        await asyncio.wait(tasks, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        results = await asyncio.gather(*tasks, return_exceptions=True)
+    for result in results:
+        if isinstance(result, Exception):
+            raise result

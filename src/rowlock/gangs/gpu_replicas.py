@@ -11,23 +11,21 @@ from decimal import Decimal
 from typing import Any
 
 from rowlock.objects import Object, dig, labels
-from rowlock.scheduling.model.device_sharing import (
-    BY_DEVICE_PLUGIN,
-    REPLICAS_LABEL,
-    SHARE_ANNOTATION,
-    SHARED_RESOURCE,
-    STRATEGY_LABEL,
-    most_replicas,
-    replicas_of,
-)
 from rowlock.scheduling.model.from_objects import parse_node
 from rowlock.scheduling.model.pod_requests import (
+    BY_DEVICE_PLUGIN,
     FRACTION_ANNOTATION,
     FRACTION_CONTAINER_ANNOTATION,
     GPU_MEMORY_ANNOTATION,
     GPU_RESOURCE,
     NUM_DEVICES_ANNOTATION,
+    REPLICAS_LABEL,
+    SHARE_ANNOTATION,
+    SHARED_RESOURCE,
+    STRATEGY_LABEL,
     hundredths,
+    most_replicas,
+    replicas_of,
 )
 
 _AFFINITY = "requiredDuringSchedulingIgnoredDuringExecution"

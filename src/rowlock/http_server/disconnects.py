@@ -7,7 +7,7 @@ from typing import Any
 
 from starlette.types import Receive
 
-from rowlock.controllers.first_end import run_until_first_ends
+from rowlock.controllers.waiters import run_until_first_ends
 
 
 async def send_until_disconnect(

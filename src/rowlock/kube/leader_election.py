@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rowlock.api import Api
-from rowlock.controllers.first_end import run_until_first_ends
+from rowlock.controllers.waiters import run_until_first_ends
 from rowlock.errors import AlreadyExists, ApiError, Conflict, NotFound
 from rowlock.kinds import LEASE
 from rowlock.objects import Object, dig, micro_timestamp, revision

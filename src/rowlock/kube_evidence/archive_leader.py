@@ -11,8 +11,8 @@ from collections.abc import Awaitable, Callable
 
 from rowlock.api import Api
 from rowlock.archive.shared_archive import SharedArchive
-from rowlock.controllers.first_end import run_until_first_ends
 from rowlock.controllers.supervisor import supervise
+from rowlock.controllers.waiters import run_until_first_ends
 from rowlock.kube.leader_election import LeaderElection, LeaseTimes
 from rowlock.kube.rights import ARCHIVE_LEASE
 

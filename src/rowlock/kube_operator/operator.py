@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 from rowlock import controllers
 from rowlock.api import NOTHING, Decision, Record, View
-from rowlock.controllers.first_end import run_until_first_ends
 from rowlock.controllers.supervisor import supervise
+from rowlock.controllers.waiters import run_until_first_ends
 from rowlock.errors import ApiError, Conflict
 from rowlock.kinds import JOBS, Kind
 from rowlock.kube.cache import Cache

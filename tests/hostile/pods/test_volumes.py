@@ -16,8 +16,7 @@ from rowlock.kubelet.files import beneath
 from rowlock.kubelet.mounts import volume_mounts
 from rowlock.kubelet.pod.facts import ContainerConfigError
 from rowlock.kubelet.pod.volume import Volume
-from rowlock.kubelet.volumes.directories import VolumeDirectories
-from rowlock.kubelet.volumes.file_volumes import write_files
+from rowlock.kubelet.volumes.directories import VolumeDirectories, write_files
 from rowlock.kubelet.volumes.volumes import Mount
 
 FILES = {"key": (b"value", 0o644), "sub/other": (b"more", 0o600)}

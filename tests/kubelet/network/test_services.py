@@ -13,8 +13,8 @@ from tests.kubelet.network.test_host_ports import free_port, says, waits
 from tests.kubelet.network.test_namespaces import on_namespaces
 
 from rowlock import kinds
+from rowlock.kubelet.network.env_rewrite import service_variables
 from rowlock.kubelet.network.service_relays import target_port
-from rowlock.kubelet.network.service_variables import service_variables
 from rowlock.objects import Object
 
 pytestmark = pytest.mark.timeout(180)

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from rowlock.kubelet.warm import huge_pages
+from rowlock.kubelet.warm import warm_parent
 
 PROGRAM = """
 import os
-from rowlock.kubelet.warm import huge_pages
+from rowlock.kubelet.warm import warm_parent
 data = bytearray(os.urandom(1 << 20)) * 16
 before = hash(bytes(data))
-done = huge_pages.collapse_memory()
+done = warm_parent.collapse_memory()
 with open("/proc/self/smaps_rollup") as file:
     huge = next((int(line.split()[1]) for line in file if line.startswith("AnonHugePages:")), 0)
 assert hash(bytes(data)) == before
@@ -33,7 +33,7 @@ def test_what_is_in_it_stays() -> None:
 
 def test_who_has_switched_them_off_gets_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     setting = tmp_path / "enabled"
-    monkeypatch.setattr(huge_pages, "_SETTING", str(setting))
-    assert huge_pages.collapse_memory() is False
+    monkeypatch.setattr(warm_parent, "_SETTING", str(setting))
+    assert warm_parent.collapse_memory() is False
     setting.write_text("always madvise [never]\n")
-    assert huge_pages.collapse_memory() is False
+    assert warm_parent.collapse_memory() is False

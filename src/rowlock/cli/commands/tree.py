@@ -214,7 +214,7 @@ EXPLAIN = Command("explain", "Say why a job waits, with the scheduler's numbers.
     Flag("-f --file", "text", "with --what-if: the manifest (- reads stdin)", value="FILE"),
     *_COMMON_FLAGS,
 ))  # fmt: skip
-CHECK = Command("check", "Say whether a manifest would be admitted, and warn about surprising fields.", "commands.check:check", flags=(
+CHECK = Command("check", "Say whether a manifest would be admitted, and warn about surprising fields.", "commands.scheduler:check", flags=(
     Flag("-f --file", "text", "the manifest (- reads stdin)", value="FILE"),
     *_COMMON_FLAGS,
 ))  # fmt: skip
@@ -260,7 +260,7 @@ _UNIX_ACCOUNT = Flag(
 )
 
 DIFF_ENGINES = Command(
-    "diff-engines", "Run one job on the embedded and on a real cluster, and print what differs.", "commands.diff_engines:diff_engines", flags=(
+    "diff-engines", "Run one job on the embedded and on a real cluster, and print what differs.", "commands.without_server:diff_engines", flags=(
         Flag("-f --file", "text", "the job's manifest", value="FILE"),
         Flag("--kubeconfig", "text", "the real Kubernetes cluster", value="FILE"),
         Flag("--context", "text", "its context (default: the file's current one)", value="NAME"),
@@ -305,19 +305,19 @@ IMAGES = Group("image", "Manage images whose pods run as processes.", (
 BACKUP = Command(
     "backup",
     "Write the cluster's state to one file, while the server works.",
-    "commands.backup:create",
+    "commands.without_server:create",
     "FILE",
     (DATA_DIR,),
 )
 RESTORE = Command(
     "restore",
     "Make a new data directory from a file of `rowlock backup`.",
-    "commands.backup:restore",
+    "commands.without_server:restore",
     "FILE",
     (DATA_DIR,),
 )
 MANIFESTS = Command(
-    "manifests", "Print what a real cluster needs for rowlock: kinds, rights, priority classes. For `kubectl apply -f -`.", "commands.manifests:manifests", flags=(
+    "manifests", "Print what a real cluster needs for rowlock: kinds, rights, priority classes. For `kubectl apply -f -`.", "commands.without_server:manifests", flags=(
         Flag("--scheduler", SETTINGS["scheduler"].kind, "who places the pods, as for `rowlock up --kubeconfig`", "own"),
         Flag("--operator", SETTINGS["operator"].kind, "who makes the pods of jobs; own: with the kinds of jobs, too", "kubeflow"),
         Flag(

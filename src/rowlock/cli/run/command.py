@@ -30,8 +30,7 @@ from rowlock.cli.run.request import HOST_IMAGE, are_arguments, parse_processes, 
 from rowlock.cli.server_json import running_server
 from rowlock.cli.start.process import start_server
 from rowlock.cli.start.settings import check_same_settings, next_start, serve_argv
-from rowlock.cli.submit.refusals import message_in_flags
-from rowlock.cli.submit.sending import send_submit
+from rowlock.cli.submit.sending import message_in_flags, send_submit
 
 if TYPE_CHECKING:
     from rowlock.cli.source.working_copy import WorkingCopy

@@ -1,1 +1,1 @@
-"""`runai`'s commands of the first generation: `tree.py` is the table of verbs, `flags.py` that of submit flags."""
+"""`runai`'s commands of the first generation: `tree.py` is the table of verbs."""

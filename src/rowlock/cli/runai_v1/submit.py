@@ -11,9 +11,8 @@ from rowlock.cli.lookups import WORKLOADS
 from rowlock.cli.output import show, show_json
 from rowlock.cli.run.submit_checks import check_submit_flags, follow_submit, requested_name
 from rowlock.cli.submit.assets import asset_references
-from rowlock.cli.submit.refusals import message_in_flags
 from rowlock.cli.submit.request import request_specs
-from rowlock.cli.submit.sending import send_submit
+from rowlock.cli.submit.sending import message_in_flags, send_submit
 from rowlock.submit_fields import flag_names
 
 

@@ -14,8 +14,8 @@ from rowlock.cli.runai_v2.submit import framework_of
 from rowlock.cli.runai_v2.tables import Column, show_list, show_yaml, slice_items
 from rowlock.cli.submit.assets import data_sources
 from rowlock.cli.submit.flags import ANY_FRAMEWORK
-from rowlock.cli.submit.refusals import message_in_flags
 from rowlock.cli.submit.request import request_specs
+from rowlock.cli.submit.sending import message_in_flags
 from rowlock.submit_fields import flag_names
 
 _PATHS = {

@@ -14,9 +14,8 @@ from rowlock.cli.run.submit_checks import check_submit_flags, follow_submit, req
 from rowlock.cli.runai_v2.workloads import FRAMEWORKS
 from rowlock.cli.submit.assets import asset_references
 from rowlock.cli.submit.flags import ANY_FRAMEWORK
-from rowlock.cli.submit.refusals import message_in_flags
 from rowlock.cli.submit.request import request_specs
-from rowlock.cli.submit.sending import send_submit
+from rowlock.cli.submit.sending import message_in_flags, send_submit
 from rowlock.submit_fields import SUBMIT_FIELDS, flag_names
 
 

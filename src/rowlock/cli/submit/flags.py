@@ -1,4 +1,7 @@
-"""The flags of every submit by generation and framework, derived from the table of submit fields."""
+"""The flags of every submit by generation and framework, derived from the table of submit fields.
+
+A flag that rowlock does not support is refused with the reason given in the table; none is ignored.
+"""
 
 from __future__ import annotations
 
@@ -81,3 +84,10 @@ def asset_flags(*places: str) -> tuple[Flag, ...]:
         if row.path.startswith(tuple(place for place in places if place.endswith("."))) or row.path in places
         if row.kind != "environment" and (flag := flag_of(row, 2))
     )
+
+
+PYTORCH = submit_flags(1, "PyTorch")
+TF = submit_flags(1, "TF")
+XGBOOST = submit_flags(1, "XGBoost")
+MPI = submit_flags(1, "MPI")
+STANDARD = submit_flags(1, "Standard")

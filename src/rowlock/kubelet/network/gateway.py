@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from rowlock.controllers.first_end import run_until_first_ends
+from rowlock.controllers.waiters import run_until_first_ends
 from rowlock.errors import ApiError
 from rowlock.kubelet.network.egress_proxy import EgressProxy
 from rowlock.kubelet.network.loopback_relay import LoopbackRelay

@@ -20,8 +20,8 @@ from rowlock.errors import Invalid, Unavailable
 from rowlock.kinds import Kind
 from rowlock.kubelet.files import untrusted
 from rowlock.kubelet.network import command_rewrite, env_rewrite, hosts, name_index
+from rowlock.kubelet.network.env_rewrite import service_variables
 from rowlock.kubelet.network.name_index import NameIndex
-from rowlock.kubelet.network.service_variables import service_variables
 from rowlock.kubelet.pod.directory import PodCard
 from rowlock.kubelet.pod.spec import PodSpec
 from rowlock.kubelet.shim import netns

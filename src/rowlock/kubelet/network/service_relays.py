@@ -16,7 +16,7 @@ from typing import Any
 
 from rowlock import kinds
 from rowlock.api import View
-from rowlock.controllers.first_end import run_until_first_ends
+from rowlock.controllers.waiters import run_until_first_ends
 from rowlock.errors import ApiError
 from rowlock.kubelet.network.gateway import SocketSource
 from rowlock.kubelet.network.loopback_relay import LoopbackRelay, Streams

@@ -4,12 +4,18 @@ pods/<uid>/.volumes/<name>/     emptyDir, and files of ConfigMaps, Secrets and f
 claims/<namespace>_<name>_<uid>/     persistent volume claims; removed with the claim, never with a pod
 
 Pods write in them, so everything is done below a handle of the volume's directory (`files/beneath.py`).
+
+Files of ConfigMaps, Secrets and fields are updated atomically: they are in a directory `..N` to which the link `..data` points, as in a
+kubelet, so a program that reads during an update sees either the old files or the new ones. Pods get such a volume read-only; its
+contents are still not trusted, and no link is followed.
 """
 
 import contextlib
 import errno
 import os
+import re
 import stat
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,8 +23,7 @@ from typing import Any
 from rowlock.kubelet.files import beneath
 from rowlock.kubelet.files.names import NotAName, path_component
 from rowlock.kubelet.pod.facts import ContainerConfigError
-from rowlock.kubelet.pod.volume import Volume
-from rowlock.kubelet.volumes.file_volumes import write_files
+from rowlock.kubelet.pod.volume import Files, Volume
 from rowlock.kubelet.volumes.nfs_exports import find_export
 from rowlock.kubelet.volumes.volumes import Mount
 
@@ -180,3 +185,81 @@ def _make_host_path(volume: Volume, path: Path) -> None:
         is_type, type_name = _HOST_PATH_TYPES[volume.check]
         if not path.exists() or not is_type(path.stat().st_mode):
             raise ContainerConfigError(f"hostPath type check failed: {path} is not {type_name}")
+
+
+_DATA, _NEW_DATA = "..data", "..new"
+_DATA_NAME = re.compile(r"\.\.[0-9]{1,20}")
+"""Nanoseconds since the epoch: 19 digits."""
+_READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW
+
+
+def write_files(directory: int, files: Files) -> None:
+    """Makes the volume hold exactly these files; does nothing if it does already."""
+    if _holds_files(directory, _read_link(directory, _DATA), files):
+        return
+    name = f"..{time.time_ns()}"
+    data = beneath.make_directories(directory, name, 0o755)
+    try:
+        for path, (content, mode) in files.items():
+            _write_file(data, path, content, mode)
+    finally:
+        os.close(data)
+    beneath.remove_tree(directory, _NEW_DATA)
+    os.symlink(name, _NEW_DATA, dir_fd=directory)
+    if not _read_link(directory, _DATA):
+        beneath.remove_tree(directory, _DATA)
+    os.rename(_NEW_DATA, _DATA, src_dir_fd=directory, dst_dir_fd=directory)
+    _link_files(directory, {path.split("/")[0] for path in files}, name)
+
+
+def _write_file(directory: int, path: str, content: bytes, mode: int) -> None:
+    parent, _, name = path.rpartition("/")
+    folder = beneath.make_directories(directory, parent, 0o755)
+    try:
+        fd = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=folder)
+    finally:
+        os.close(folder)
+    with open(fd, "wb") as file:
+        file.write(content)
+        os.fchmod(fd, mode)
+
+
+def _link_files(directory: int, names: set[str], data: str) -> None:
+    """Makes a link for each name, and removes all else beside `..data` and its target."""
+    for entry in os.listdir(directory):
+        if entry not in (*names, _DATA, data):
+            beneath.remove_tree(directory, entry)
+    for entry in names:
+        if _read_link(directory, entry) != f"{_DATA}/{entry}":
+            beneath.remove_tree(directory, entry)
+            os.symlink(f"{_DATA}/{entry}", entry, dir_fd=directory)
+
+
+def _read_link(directory: int, name: str) -> str:
+    with contextlib.suppress(OSError):
+        return os.readlink(name, dir_fd=directory)
+    return ""
+
+
+def _holds_files(directory: int, data: str, files: Files) -> bool:
+    """Whether the directory `data`, with a name of the form that we give, holds exactly these files with these modes."""
+    if not _DATA_NAME.fullmatch(data):
+        return False
+    names: list[str] = []
+
+    def count(_: int, name: str, found: os.stat_result) -> None:
+        if not stat.S_ISDIR(found.st_mode):
+            names.append(name)
+
+    with contextlib.suppress(OSError), beneath.open_directory(data, beneath=directory) as fd:
+        beneath.visit_tree(fd, count)
+        return len(names) == len(files) and all(_is_file(fd, path, *wanted) for path, wanted in files.items())
+    return False
+
+
+def _is_file(directory: int, path: str, content: bytes, mode: int) -> bool:
+    fd = beneath.open_beneath(directory, path, _READ)
+    with open(fd, "rb") as file:
+        found = os.fstat(fd)
+        is_same = stat.S_ISREG(found.st_mode) and (stat.S_IMODE(found.st_mode), found.st_size) == (mode, len(content))
+        return is_same and file.read(len(content) + 1) == content

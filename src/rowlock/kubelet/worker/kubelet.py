@@ -27,7 +27,7 @@ from rowlock.kubelet.network.gateway import Gateway
 from rowlock.kubelet.network.host_ports import HostPorts
 from rowlock.kubelet.network.pod_network import PodNetwork, choose_network
 from rowlock.kubelet.network.service_relays import ServiceRelays
-from rowlock.kubelet.node import gpu_watch, leases, machine, pids_watch, registration
+from rowlock.kubelet.node import gpu_watch, machine, pids_watch, registration
 from rowlock.kubelet.node.machine import NodePlan
 from rowlock.kubelet.node.node_context import NodeContext, PodHostAbilities
 from rowlock.kubelet.node.tmp_watch import TmpWatch
@@ -314,7 +314,7 @@ class Kubelet:
             ).run,
             "the host ports of pods": self._host_ports.run,
             "the addresses of Services": self._service_relays.run,
-            "the renewal of node leases": lambda: leases.renew_leases(self._api, view, nodes, self.node.clock),
+            "the renewal of node leases": lambda: registration.renew_leases(self._api, view, nodes, self.node.clock),
         }
         settings = self._settings
         looks |= Gateway(self.host, self.network, settings.api_port, settings.host_ports).services()

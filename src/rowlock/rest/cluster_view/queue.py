@@ -12,9 +12,12 @@ from typing import Any
 from rowlock import objects
 from rowlock.rest.call import RestCall
 from rowlock.rest.workloads import find_workload
-from rowlock.scheduling.explain.waiting_order import waiting_gangs
 from rowlock.scheduling.explain.what_if import DryRunPlanner
+from rowlock.scheduling.model.session import open_session
 from rowlock.scheduling.model.snapshot import Gang, Snapshot
+from rowlock.scheduling.planner import Planner
+from rowlock.scheduling.policy import fairshare
+from rowlock.scheduling.policy.order import JobsOrderByQueues
 from rowlock.workloads import runai_json
 
 _FRESH_S = 1.0
@@ -99,3 +102,17 @@ def try_changes(snapshot: Snapshot, uid: str, name: str, visible: frozenset[str]
 
 def _is_waiting(gang: Gang) -> bool:
     return any(task.status == "Pending" for task in gang.tasks)
+
+
+def waiting_gangs(snapshot: Snapshot) -> list[Gang]:
+    """The pending gangs in the order in which a cycle would try them if none started: first the pipelined ones, the oldest first, then in
+    the order in which queues compete. Gangs that cannot be tried (no queue, missing pods) are left out."""
+    session = open_session(snapshot)
+    pending = Planner(session).pending_gangs
+    fairshare.set_fair_shares(session)
+    promised = sorted(session.reservations.values(), key=lambda one: (one.since, one.gang))
+    keys = dict.fromkeys(one.gang for one in promised if one.gang in pending.positions)
+    order = JobsOrderByQueues(session, pending.ready_groups())
+    while (state := order.pop_gang()) is not None:
+        keys.setdefault(state.gang.key)
+    return [session.gangs[key].gang for key in keys]

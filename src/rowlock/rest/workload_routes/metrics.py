@@ -1,21 +1,28 @@
-"""Metrics over time: `GET /api/v1/workloads/{id}/metrics` and `GET /api/v1/workloads/{id}/pods/{pod}/metrics`."""
+"""Metrics over time: `GET /api/v1/workloads/{id}/metrics` and `GET /api/v1/workloads/{id}/pods/{pod}/metrics`.
+
+The usage of pods comes from the sampler while they exist, from the archive afterwards.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import asyncio
+import sqlite3
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
 from rowlock import objects
+from rowlock.archive import database
+from rowlock.archive.database import UnusableArchive
 from rowlock.errors import BadRequest, NotFound, Unsupported
 from rowlock.objects import Object
-from rowlock.rest.call import JsonResult, RestCall
+from rowlock.rest.call import AppContext, JsonResult, RestCall
 from rowlock.rest.run_history.past_workloads import PastRun, catch_up, find_past
-from rowlock.rest.workload_routes.measured import measure, read_series
 from rowlock.rest.workloads import find_workload
 from rowlock.workloads import compute
 from rowlock.workloads.body_fields import did_you_mean
-from rowlock.workloads.figures.gauges import GAUGES, MEASURED, NOT_MEASURED, POD_TYPES
+from rowlock.workloads.figures.gauges import GAUGES, MEANS, MEASURED, NOT_MEASURED, POD_TYPES
+from rowlock.workloads.figures.usage_series import UsageSeries
 
 DEFAULT_SAMPLES, MAX_SAMPLES = 20, 1000
 SAMPLE_PARAMETERS = ("metricType", "start", "end", "numberOfSamples")
@@ -151,3 +158,61 @@ def parse_times(query: dict[str, str]) -> list[float]:
     if end < start:
         raise BadRequest("end must not lie before start.")
     return [start + (end - start) * number / max(1, count - 1) for number in range(count)]
+
+
+Points = list[float | None]
+
+
+async def read_series(context: AppContext, run_uid: str, pods: Iterable[Object], name: str = "") -> list[UsageSeries]:
+    """The usage series of all pods that the run ever had (or of those with this name): its existing `pods`, and archived
+    ones."""
+    held: dict[tuple[str, float], UsageSeries] = {}
+    for pod in pods:
+        if name in ("", objects.name(pod)) and context.pod_usage is not None:
+            series = context.pod_usage.series(objects.uid(pod))
+            if series is not None:
+                held[objects.name(pod), series.start] = series.copy()
+    return [*held.values(), *await _read_archived(context, run_uid, name, frozenset(held))]
+
+
+async def _read_archived(
+    context: AppContext, run_uid: str, pod: str, held: frozenset[tuple[str, float]]
+) -> list[UsageSeries]:
+    """The archived series, without pods in `held`. Unreadable ones are left out; the archive reports its own errors."""
+    if context.archive is None:
+        return []
+
+    def read(connection: sqlite3.Connection) -> list[UsageSeries]:
+        rows = database.read_samples(connection, run_uid, pod=pod, without=held)
+        return [series for _, _, body in rows if (series := _series_of(body)) is not None]
+
+    try:
+        return await context.archive.read(read)
+    except (FileNotFoundError, sqlite3.Error, OSError, UnusableArchive):
+        return []
+
+
+def _series_of(body: dict[str, Any]) -> UsageSeries | None:
+    try:
+        return UsageSeries.from_json(body)
+    except (KeyError, ValueError, TypeError):
+        return None
+
+
+async def measure(types: Sequence[str], series: list[UsageSeries], times: list[float]) -> dict[str, Points]:
+    """The values of these types of `MEASURED` at these times, over all series; in a thread, because there may be
+    thousands."""
+    return await asyncio.to_thread(lambda: {name: _combine(name, series, times) for name in types})
+
+
+def _combine(name: str, series: list[UsageSeries], times: list[float]) -> Points:
+    sums, counts = [0.0] * len(times), [0] * len(times)
+    for one in series:
+        for number, value in enumerate(one.averages(MEASURED[name], times)):
+            if value is not None:
+                sums[number] += value
+                counts[number] += 1
+    return [
+        (total / count if name in MEANS else total) if count else None
+        for total, count in zip(sums, counts, strict=True)
+    ]

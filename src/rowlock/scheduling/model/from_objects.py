@@ -24,7 +24,7 @@ from rowlock.objects import (
     seconds,
     uid,
 )
-from rowlock.scheduling.model import device_sharing, pod_requests
+from rowlock.scheduling.model import pod_requests
 from rowlock.scheduling.model.resources import UNLIMITED, WHOLE_GPU, ResourceVector
 from rowlock.scheduling.model.scheduler_identity import SchedulerIdentity
 from rowlock.scheduling.model.snapshot import Gang, Node, PodSet, Queue, Status, Taint, Task
@@ -74,10 +74,10 @@ def parse_node(obj: Object) -> Node:
         if k not in {"cpu", "memory", "pods", pod_requests.GPU_RESOURCE, *pod_requests.IGNORED_RESOURCES}
     }
     ready_condition = condition(obj, "Ready")
-    replicas = device_sharing.replicas_of(labels(obj))
+    replicas = pod_requests.replicas_of(labels(obj))
     gpus = _parse_amount(allocatable.get(pod_requests.GPU_RESOURCE, 0), "gpu")
     if replicas > 1:  # the advertised devices are replicas, under one of two names
-        gpus = (gpus + _parse_amount(allocatable.get(device_sharing.SHARED_RESOURCE, 0), "gpu")) // replicas
+        gpus = (gpus + _parse_amount(allocatable.get(pod_requests.SHARED_RESOURCE, 0), "gpu")) // replicas
     return Node(
         name=name(obj),
         cpu=_parse_amount(allocatable.get("cpu", 0), "cpu"),

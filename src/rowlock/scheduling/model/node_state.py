@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from rowlock.scheduling.model.device_sharing import replica_portion, replicas_of
 from rowlock.scheduling.model.host_ports import unlisted_amount
+from rowlock.scheduling.model.pod_requests import replica_portion, replicas_of
 from rowlock.scheduling.model.resources import WHOLE_GPU, memory_portion
 from rowlock.scheduling.model.snapshot import Node, Shape
 

@@ -3,6 +3,10 @@
 CPU and memory as the kubelet counts them (the larger of the containers' sum and any init container, plus overhead),
 GPUs as whole devices or KAI's fraction annotations, and where it may be placed. Unsupported fields are never ignored: they make the shape
 `unsupported`, with a message.
+
+On GPUs that NVIDIA's device plugin advertises several times each (time-slicing or MPS, by the labels of GPU feature discovery) a pod gets
+one replica of one GPU, whatever it requests: an equal part of the GPU's time and, with MPS, of its memory. The kubelet chooses the GPU.
+So on such a node no pod has a whole GPU, and a share is as large as a replica.
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,9 +17,9 @@ import msgspec
 
 from rowlock import quantity
 from rowlock.errors import BadRequest
-from rowlock.objects import Object, annotations, dig, labels
-from rowlock.scheduling.model.device_sharing import BY_DEVICE_PLUGIN, SHARE_ANNOTATION
+from rowlock.objects import Object, annotations, dig, is_digits, labels
 from rowlock.scheduling.model.host_ports import requested_ports
+from rowlock.scheduling.model.resources import WHOLE_GPU
 from rowlock.scheduling.model.snapshot import Requirement, Shape, Toleration
 
 GPU_RESOURCE = "nvidia.com/gpu"
@@ -229,3 +233,28 @@ def _unsupported_message(spec: Mapping[str, Any]) -> str:
     if spec.get("resourceClaims"):
         return "spec.resourceClaims is not supported here; ask for nvidia.com/gpu or a GPU fraction"
     return ""
+
+
+REPLICAS_LABEL = "nvidia.com/gpu.replicas"
+STRATEGY_LABEL = "nvidia.com/gpu.sharing-strategy"
+SHARED_RESOURCE = "nvidia.com/gpu.shared"
+"""The resource name of replicas if the plugin is configured to rename them (`renameByDefault`)."""
+SHARE_ANNOTATION = "rowlock.dev/gpu-share"
+BY_DEVICE_PLUGIN = "device-plugin"
+"""Value of `SHARE_ANNOTATION` on a pod whose share is one replica: it requests a device, and keeps KAI's annotation for the share."""
+
+
+def replicas_of(node_labels: Mapping[str, str]) -> int:
+    """Number of replicas per GPU of a node with these labels; 1 = GPUs are not shared, or the label is absent."""
+    text = node_labels.get(REPLICAS_LABEL, "")
+    return max(1, int(text)) if is_digits(text) else 1
+
+
+def replica_portion(replicas: int) -> int:
+    """The size of a replica in hundredths of a GPU; 0 = less than the smallest share."""
+    return WHOLE_GPU // replicas
+
+
+def most_replicas(portion: int) -> int:
+    """The largest number of replicas per GPU with which a replica is at least `portion` hundredths of it."""
+    return WHOLE_GPU // portion

@@ -10,10 +10,10 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable
 
-from rowlock.scheduling.model.device_sharing import replica_portion, replicas_of
 from rowlock.scheduling.model.gang_state import GangState, TaskState
 from rowlock.scheduling.model.host_ports import unlisted_amount
 from rowlock.scheduling.model.node_state import NodeState
+from rowlock.scheduling.model.pod_requests import replica_portion, replicas_of
 from rowlock.scheduling.model.resources import WHOLE_GPU
 from rowlock.scheduling.model.session import Session
 from rowlock.scheduling.model.snapshot import Node, Requirement, Shape, Status, Taint, Toleration

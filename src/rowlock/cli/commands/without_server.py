@@ -1,8 +1,16 @@
-"""`manifests`: what rowlock needs on a real cluster. It does not use a server."""
+"""Commands that work without the server's help: `manifests`, `backup`, `restore` and `diff-engines` call functions of the package.
+
+`backup` and `restore` read and write the database themselves.
+"""
 
 from __future__ import annotations
 
+import os
+
+from rowlock.cli.context import data_dir
 from rowlock.cli.grammar import CommandError, CommandLine, load_target
+from rowlock.cli.output import parse_duration
+from rowlock.cli.server_json import running_server
 
 _SERVER_FLAGS = ("storage", "ingress_host", "replicas", "archive_secret", "archive_claim", "archive_port", "tls_secret")
 """Flags that apply only to a server in the cluster."""
@@ -38,3 +46,32 @@ def manifests(line: CommandLine) -> int:
         **{name: getattr(line, name) or "" for name in _SERVER_FLAGS},
     )
     return 0
+
+
+def create(line: CommandLine) -> int:
+    """Write the cluster's state to one file, while the server works."""
+    return int(load_target("rowlock.storage.backup:print_backup")(data_dir(line), line.word("file")))
+
+
+def restore(line: CommandLine) -> int:
+    """Make a new data directory from a file of `rowlock backup`."""
+    return int(load_target("rowlock.storage.backup:print_restore")(data_dir(line), line.word("file")))
+
+
+def diff_engines(line: CommandLine) -> int:
+    directory = data_dir(line)
+    server_json = running_server(directory)
+    if server_json is None:
+        raise CommandError(
+            f"no server runs in {directory}: `rowlock up -d` starts an embedded cluster to compare with", 2
+        )
+    if (server_json.get("flags") or {}).get("kubeconfig") is not None:
+        raise CommandError(
+            f"the server of {directory} serves a real cluster: name the data directory of an embedded one with --data-dir",
+            2,
+        )
+    if not line.kubeconfig or not line.file:
+        raise CommandError("name the job's manifest with -f FILE, and the real cluster with --kubeconfig FILE", 2)
+    run = load_target("rowlock.kube.comparison.engines:print_differences")
+    embedded, wait = os.path.join(directory, "kubeconfig"), parse_duration(line.wait, "--wait")
+    return int(run(line.file, embedded, line.kubeconfig, context=line.context or "", wait=wait))
