@@ -110,6 +110,14 @@ def has_reached(workload: dict[str, Any], phase: str) -> bool:
     return phase in (workload["phase"], workload.get("reachedPhase"))
 
 
+def change_job(server: ServerClient, identity: str, word: str) -> None:
+    """Do to a job what `word` says: deleted, suspended, or resumed. Raises as `ServerClient.call` does."""
+    if word == "deleted":
+        server.delete(f"{_JOBS}/{identity}")
+    else:
+        server.post(f"{_JOBS}/{identity}/{'suspend' if word == 'suspended' else 'resume'}")
+
+
 # ---------------------------------------------------------------- the end of a job: the request names the command that asks for it
 
 

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from rowlock.cli.grammar import CommandLine
 from rowlock.cli.live_lines import TERMINAL
 
 
@@ -70,6 +71,15 @@ def show_json(value: Any) -> None:
 def show(text: str) -> None:
     """Print a text, with a newline at its end."""
     sys.stdout.write(visible(text if text.endswith("\n") else text + "\n"))
+
+
+def show_result(line: CommandLine, value: Any, *texts: str) -> int:
+    """Print the value as JSON where --json was given, else the texts that are not empty. Returns the exit code 0."""
+    if line.json:
+        show_json(value)
+    for text in () if line.json else filter(None, texts):
+        show(text)
+    return 0
 
 
 def shorten_names(names: Sequence[str], shown: int) -> str:

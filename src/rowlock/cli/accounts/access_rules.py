@@ -8,7 +8,7 @@ from urllib.parse import quote
 from rowlock.cli import client
 from rowlock.cli.grammar import CommandError, CommandLine
 from rowlock.cli.lookups import find_project
-from rowlock.cli.output import format_age, show, show_json, table
+from rowlock.cli.output import format_age, show, show_result, table
 
 ROLES, RULES = "/api/v1/authorization/roles", "/api/v1/authorization/access-rules"
 _SUBJECTS = {"user": "user", "group": "group", "application": "app", "service_account": "service-account"}
@@ -16,28 +16,22 @@ _SUBJECTS = {"user": "user", "group": "group", "application": "app", "service_ac
 
 
 def roles(line: CommandLine) -> int:
-    """List roles."""
     found = client.connect(line).get(ROLES)
-    if line.json:
-        show_json(found)
-    else:
-        show(table(("ROLE", "ID", "WHAT IT MAY"), [(role["name"], role["id"], role["description"]) for role in found]))
-    return 0
+    rows = [(role["name"], role["id"], role["description"]) for role in found]
+    return show_result(line, found, table(("ROLE", "ID", "WHAT IT MAY"), rows))
 
 
 def show_role(line: CommandLine) -> int:
-    """Show a role, and what Kubernetes calls it."""
     role = client.connect(line).get(f"{ROLES}/{quote(line.word('role'), safe='')}")
-    if line.json:
-        show_json(role)
-        return 0
-    show(f"Role:         {role['name']} (id {role['id']})\nMay:          {role['description']}")
-    show(f"ClusterRole:  {role['clusterRole']} (`kubectl describe clusterrole {role['clusterRole']}` shows each right)")
-    return 0
+    return show_result(
+        line,
+        role,
+        f"Role:         {role['name']} (id {role['id']})\nMay:          {role['description']}",
+        f"ClusterRole:  {role['clusterRole']} (`kubectl describe clusterrole {role['clusterRole']}` shows each right)",
+    )
 
 
 def create(line: CommandLine) -> int:
-    """Give a role in one project, or in all."""
     given = [(kind, getattr(line, flag)) for flag, kind in _SUBJECTS.items() if getattr(line, flag)]
     if len(given) != 1:
         raise CommandError("say whom the rule is for: one of --user, --group, --application, --service-account", 2)
@@ -50,16 +44,11 @@ def create(line: CommandLine) -> int:
     if line.project:
         body |= {"scopeType": "project", "scopeId": find_project(server, line.project)["id"]}
     made = server.post(RULES, body)
-    if line.json:
-        show_json(made)
-    else:
-        where = f"project {made['scopeName']}" if line.project else "all projects"
-        show(f"{name} has the role {made['roleName']} in {where} (access rule {made['id']}).")
-    return 0
+    where = f"project {made['scopeName']}" if line.project else "all projects"
+    return show_result(line, made, f"{name} has the role {made['roleName']} in {where} (access rule {made['id']}).")
 
 
 def index(line: CommandLine) -> int:
-    """List access rules."""
     rules = client.list_all(client.connect(line), RULES, "accessRules")
     rules = [
         rule
@@ -67,9 +56,6 @@ def index(line: CommandLine) -> int:
         if (not line.user or (rule["subjectType"], rule["subjectId"]) == ("user", line.user))
         and (not line.project or (rule["scopeType"], rule["scopeName"]) == ("project", line.project))
     ]
-    if line.json:
-        show_json(rules)
-        return 0
     rows = [
         (
             rule["id"], rule["subjectType"], rule["subjectId"], rule["roleName"],
@@ -77,12 +63,10 @@ def index(line: CommandLine) -> int:
         )
         for rule in rules
     ]  # fmt: skip
-    show(table(("ID", "TYPE", "SUBJECT", "ROLE", "PROJECT", "AGE"), rows))
-    return 0
+    return show_result(line, rules, table(("ID", "TYPE", "SUBJECT", "ROLE", "PROJECT", "AGE"), rows))
 
 
 def delete(line: CommandLine) -> int:
-    """Take a role away."""
     identity = line.word("id")
     client.connect(line).delete(f"{RULES}/{quote(identity, safe='')}")
     show(f"Access rule {identity} deleted.")

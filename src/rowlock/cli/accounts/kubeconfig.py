@@ -14,7 +14,6 @@ from rowlock.cli.server_json import is_alive, read_server_json, running_server
 
 
 def kubeconfig(line: CommandLine) -> int:
-    """Print the kubeconfig for kubectl."""
     directory = data_dir(line)
     if line.user:
         show(_user_kubeconfig(line, directory))

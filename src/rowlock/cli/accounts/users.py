@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 from rowlock.cli import client
 from rowlock.cli.grammar import CommandError, CommandLine
-from rowlock.cli.output import ask, format_age, show, show_json, table
+from rowlock.cli.output import ask, format_age, show, show_result, table
 
 PATH = "/api/v1/users"
 _PAGE = 500
@@ -34,39 +34,23 @@ def read_password(name: str, *, is_new: bool) -> str:
 
 
 def create(line: CommandLine) -> int:
-    """Create a user; the password is asked for, or read from stdin."""
     name, server = line.word("name"), client.connect(line)
     made = server.post(PATH, {"username": name, "password": read_password(name, is_new=True)})
-    if line.json:
-        show_json(made)
-    else:
-        show(
-            f"User {name} created. Give the user a role: `rowlock access-rule create --user {name} --role editor -p PROJECT`"
-        )
-    return 0
+    hint = f"`rowlock access-rule create --user {name} --role editor -p PROJECT`"
+    return show_result(line, made, f"User {name} created. Give the user a role: {hint}")
 
 
 def index(line: CommandLine) -> int:
-    """List users."""
     server = client.connect(line)
     users = page = server.get(PATH, limit=_PAGE)
     while len(page) == _PAGE:
         page = server.get(PATH, limit=_PAGE, offset=len(users))
         users = [*users, *page]
-    if line.json:
-        show_json(users)
-    else:
-        show(
-            table(
-                ("USER", "AGE", "CREATED BY"),
-                [(u["username"], format_age(u["createdAt"]), u["createdBy"]) for u in users],
-            )
-        )
-    return 0
+    rows = [(user["username"], format_age(user["createdAt"]), user["createdBy"]) for user in users]
+    return show_result(line, users, table(("USER", "AGE", "CREATED BY"), rows))
 
 
 def passwd(line: CommandLine) -> int:
-    """Set a user's password: it is asked for, or read from stdin. The user's logins end."""
     name, server = line.word("name"), client.connect(line)
     server.get(_path(name))
     server.call("PUT", f"{_path(name)}/password", body={"password": read_password(name, is_new=True)})
@@ -75,7 +59,6 @@ def passwd(line: CommandLine) -> int:
 
 
 def logout(line: CommandLine) -> int:
-    """End everything that a user is logged in with."""
     name = line.word("name")
     client.connect(line).post(f"{_path(name)}/logout")
     show(f"{name} is logged out everywhere.")
@@ -83,7 +66,6 @@ def logout(line: CommandLine) -> int:
 
 
 def delete(line: CommandLine) -> int:
-    """Delete a user and the user's access rules. The user's logins end."""
     name, server = line.word("name"), client.connect(line)
     server.get(_path(name))
     if not line.yes and sys.stdin.isatty():

@@ -15,7 +15,7 @@ from rowlock.cli import client, system_server
 from rowlock.cli.context import data_dir, data_dir_flag, named_data_dir, prepare_data_dir
 from rowlock.cli.grammar import CommandError, CommandLine
 from rowlock.cli.node_usage import has_simulated_gpus
-from rowlock.cli.output import format_memory, parse_time, show, show_json, table, tell
+from rowlock.cli.output import format_memory, parse_time, show, show_json, show_result, table, tell
 from rowlock.cli.server_json import describe_copy, read_server_json, running_server
 from rowlock.cli.start.process import start_server
 from rowlock.cli.start.settings import check_same_settings, given_settings, next_start, restart_command, serve_argv
@@ -24,7 +24,6 @@ _SYSTEM_DATA_DIR = "/var/lib/rowlock"
 
 
 def up(line: CommandLine) -> int:
-    """Start the cluster; its state is in the data directory."""
     if line.system and not named_data_dir(line):
         line.set_values(data_dir=_SYSTEM_DATA_DIR)
     directory = data_dir(line)
@@ -84,7 +83,6 @@ def _describe_certificate(line: CommandLine, server_json: dict[str, Any]) -> str
 
 
 def status(line: CommandLine) -> int:
-    """Show whether the server runs, its address, its nodes and its jobs."""
     directory = data_dir(line)
     server_json = running_server(directory)
     if server_json is None and (shared_server := client.find_system_server(line)) is not None:
@@ -141,12 +139,8 @@ def _show_remote_status(line: CommandLine, url: str) -> int:
     """Show the status of a server on another machine, as its user may see it."""
     server = client.connect(line)
     user, phases = str(server.get("/api/v1/me")["username"]), _count_phases(server)
-    if line.json:
-        show_json({"running": True, "dataDir": data_dir(line), "url": url, "user": user, "workloads": phases})
-        return 0
-    show(f"Server:      {url} (as {user})")
-    show(f"Workloads:   {_describe_phases(phases)}")
-    return 0
+    body = {"running": True, "dataDir": data_dir(line), "url": url, "user": user, "workloads": phases}
+    return show_result(line, body, f"Server:      {url} (as {user})", f"Workloads:   {_describe_phases(phases)}")
 
 
 def _count_phases(server: client.ServerClient) -> dict[str, int]:
@@ -210,11 +204,6 @@ def _node_row(node: dict[str, Any]) -> tuple[str, ...]:
 
 
 def version(line: CommandLine) -> int:
-    """Print the version."""
     from rowlock import __version__
 
-    if line.json:
-        show_json({"version": __version__})
-    else:
-        show(f"rowlock {__version__}")
-    return 0
+    return show_result(line, {"version": __version__}, f"rowlock {__version__}")

@@ -29,7 +29,6 @@ _MAX_START = 1 << 20
 
 
 def down(line: CommandLine) -> int:
-    """Stop the cluster and its running jobs."""
     directory = data_dir(line)
     server_json = running_server(directory)
     if server_json is None:

@@ -18,7 +18,6 @@ def _exec_node_command(line: CommandLine, *argv: str) -> int:
 
 
 def build(line: CommandLine) -> int:
-    """Build an image from a directory with a Dockerfile."""
     if not line.tag:
         raise CommandError("the image needs a name: `rowlock build -t NAME DIR`", 2)
     directory = line.word("directory")
@@ -40,12 +39,10 @@ def _server_runtime(line: CommandLine) -> str:
 
 
 def index(line: CommandLine) -> int:
-    """List images."""
     return _exec_node_command(line, "list", *(["--json"] if line.json else []))
 
 
 def add(line: CommandLine) -> int:
-    """Map an image name to the programs of this machine, or to a directory."""
     if bool(line.host) == bool(line.dir):
         raise CommandError("say what the image is: --host for this machine's programs, or --dir DIR", 2)
     if line.dir and not os.path.isdir(line.dir):
@@ -55,5 +52,4 @@ def add(line: CommandLine) -> int:
 
 
 def remove(line: CommandLine) -> int:
-    """Remove an image."""
     return _exec_node_command(line, "remove", line.word("name"))

@@ -13,6 +13,7 @@ from rowlock.cli.history.checkpoint_files import find_directories
 from rowlock.cli.lookups import (
     WORKLOADS,
     NoSuchWorkload,
+    change_job,
     final_phases,
     find_project,
     find_workload,
@@ -36,7 +37,6 @@ _PHASES = "Creating Pending Initializing Running Degraded Stopping Stopped Resum
 
 
 def index(line: CommandLine) -> int:
-    """List jobs, and why they wait."""
     server, project_name = client.connect(line), project(line)
     phase = _parse_phase(line.phase)
     filters = [] if line.all_projects else [f"projectName=={project_name}"]
@@ -96,7 +96,6 @@ def _shorten(text: str, width: int = 100) -> str:
 
 
 def describe(line: CommandLine) -> int:
-    """Show a job: its phase and the reason, its pods and events."""
     name = line.word("job")
     server = client.connect(line)
     workload = find_workload(server, project(line), name)
@@ -180,7 +179,6 @@ def _event_row(event: dict[str, Any]) -> tuple[str, ...]:
 
 
 def wait(line: CommandLine) -> int:
-    """Wait for a job. The exit code is 0 if the job reached the phase of --for, else 1."""
     limit = parse_duration(line.timeout, "--timeout") if line.timeout else None
     target_phase = getattr(line, "for").capitalize()
     name, project_name = line.word("job"), project(line)
@@ -236,42 +234,27 @@ def confirm_delete(line: CommandLine, count: int) -> None:
 
 
 def delete(line: CommandLine) -> int:
-    """Delete jobs and stop their pods."""
     job_names = selected_job_names(line)
     if line.all and job_names and not line.yes:
         confirm_delete(line, len(job_names))
-    return _for_each_job(
-        line, job_names, "deleted", lambda server, workload_id: server.delete(f"{WORKLOADS}/distributed/{workload_id}")
-    )
+    return _for_each_job(line, job_names, "deleted")
 
 
 def suspend(line: CommandLine) -> int:
-    """Stop a job's pods, but keep the job."""
-    return _for_each_job(
-        line,
-        selected_job_names(line),
-        "suspended",
-        lambda server, workload_id: server.post(f"{WORKLOADS}/distributed/{workload_id}/suspend"),
-    )
+    return _for_each_job(line, selected_job_names(line), "suspended")
 
 
 def resume(line: CommandLine) -> int:
-    """Start a suspended job again."""
-    return _for_each_job(
-        line,
-        selected_job_names(line),
-        "resumed",
-        lambda server, workload_id: server.post(f"{WORKLOADS}/distributed/{workload_id}/resume"),
-    )
+    return _for_each_job(line, selected_job_names(line), "resumed")
 
 
-def _for_each_job(line: CommandLine, job_names: list[str], word: str, act: Any) -> int:
-    """Call `act` for every job. Print a refusal and go on with the others; the exit code is 1 if one was refused."""
+def _for_each_job(line: CommandLine, job_names: list[str], word: str) -> int:
+    """Change every job as `word` says. Print a refusal and go on with the others; the exit code is 1 if one was refused."""
     server = client.connect(line)
     results, failed = [], 0
     for name in job_names:
         try:
-            act(server, find_workload(server, project(line), name)["id"])
+            change_job(server, find_workload(server, project(line), name)["id"], word)
         except CommandError as refusal:
             failed += 1
             results.append({"name": name, "error": refusal.message})
@@ -287,7 +270,6 @@ def _for_each_job(line: CommandLine, job_names: list[str], word: str, act: Any) 
 
 
 def explain(line: CommandLine) -> int:
-    """Say why a job waits, with the scheduler's numbers."""
     if line.what_if:
         from rowlock.cli.commands.scheduler import what_if
 

@@ -11,7 +11,7 @@ from rowlock.cli.accounts import unix_accounts
 from rowlock.cli.context import DEFAULT_PROJECT, project, read_config, update_config
 from rowlock.cli.grammar import CommandError, CommandLine
 from rowlock.cli.lookups import PROJECTS, find_project, read_projects
-from rowlock.cli.output import ask, format_number, show, show_json, table, tell
+from rowlock.cli.output import ask, format_number, show, show_json, show_result, table, tell
 
 
 def _quota_request(line: CommandLine) -> dict[str, Any]:
@@ -56,23 +56,16 @@ def _unix_account(line: CommandLine) -> unix_accounts.UnixUser | None:
 
 
 def create(line: CommandLine) -> int:
-    """Create a project."""
     name, account = line.word("name"), _unix_account(line)
     server = client.connect(line)
     created = server.post(PROJECTS, {"name": name, **_quota_request(line)})
     if account:
         unix_accounts.assign(server, created, account)
-    if line.json:
-        show_json(created)
-    else:
-        show(f"Project {name} created (namespace {created['status']['namespace']}, {_format_quota(created)}).")
-        if account:
-            show(unix_accounts.describe(name, account))
-    return 0
+    made = f"Project {name} created (namespace {created['status']['namespace']}, {_format_quota(created)})."
+    return show_result(line, created, made, unix_accounts.describe(name, account) if account else "")
 
 
 def update(line: CommandLine) -> int:
-    """Change a project's quota, its bounds beyond that, or its Unix account."""
     name, account, quota = line.word("name"), _unix_account(line), _asked_quota(line)
     if not quota and not account:
         flags = ", ".join(_QUOTA_FLAGS.values())
@@ -83,13 +76,8 @@ def update(line: CommandLine) -> int:
         updated = server.call("PATCH", f"{PROJECTS}/{found['id']}/resources", body=_new_quota(line, found))
     if account:
         unix_accounts.assign(server, found, account)
-    if line.json:
-        show_json(updated)
-    else:
-        show(f"Project {name} changed ({_format_quota(updated)}).")
-        if account:
-            show(unix_accounts.describe(name, account))
-    return 0
+    changed = f"Project {name} changed ({_format_quota(updated)})."
+    return show_result(line, updated, changed, unix_accounts.describe(name, account) if account else "")
 
 
 def _format_quota(item: dict[str, Any]) -> str:
@@ -98,7 +86,6 @@ def _format_quota(item: dict[str, Any]) -> str:
 
 
 def index(line: CommandLine) -> int:
-    """List projects, their quotas and their usage."""
     projects = read_projects(client.connect(line))
     if line.json:
         show_json(projects)
@@ -125,7 +112,6 @@ def index(line: CommandLine) -> int:
 
 
 def select(line: CommandLine) -> int:
-    """Select the default project of `rowlock` and `runai`."""
     name = line.word("name")
     find_project(client.connect(line), name)
     update_config(line, project=name)
@@ -134,7 +120,6 @@ def select(line: CommandLine) -> int:
 
 
 def delete(line: CommandLine) -> int:
-    """Delete a project that has no unfinished jobs."""
     name, server = line.word("name"), client.connect(line)
     item = find_project(server, name)
     if not line.yes and sys.stdin.isatty():

@@ -36,7 +36,6 @@ def snapshot(line: CommandLine) -> int:
 
 
 def replay(line: CommandLine) -> int:
-    """Run the real planner on a snapshot, without a server."""
     return _exec_module("replay", line, *(["--json"] if line.json else []), "--", line.word("snapshot file"))
 
 

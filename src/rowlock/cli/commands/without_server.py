@@ -17,7 +17,6 @@ _SERVER_FLAGS = ("storage", "ingress_host", "replicas", "archive_secret", "archi
 
 
 def manifests(line: CommandLine) -> int:
-    """Print what a real cluster needs for rowlock: kinds, rights, priority classes. For `kubectl apply -f -`."""
     given = [name for name in _SERVER_FLAGS if name in line.given_flags]
     if given and not line.image:
         flags = " and ".join(f"--{name.replace('_', '-')}" for name in given)
@@ -49,12 +48,10 @@ def manifests(line: CommandLine) -> int:
 
 
 def create(line: CommandLine) -> int:
-    """Write the cluster's state to one file, while the server works."""
     return int(load_target("rowlock.storage.backup:print_backup")(data_dir(line), line.word("file")))
 
 
 def restore(line: CommandLine) -> int:
-    """Make a new data directory from a file of `rowlock backup`."""
     return int(load_target("rowlock.storage.backup:print_restore")(data_dir(line), line.word("file")))
 
 

@@ -24,7 +24,6 @@ Chart = tuple[str, str, list[tuple[str, Points]]]
 
 
 def plot(line: CommandLine) -> int:
-    """Draw what runs printed (`step=10 loss=0.31`, JSON lines) or wrote for TensorBoard as curves."""
     if not line.words:
         raise CommandError("`rowlock plot` needs at least one run; `rowlock history` shows them", 2)
     if line.rank is not None and line.rank < 0:

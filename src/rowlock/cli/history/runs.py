@@ -204,7 +204,6 @@ _SHOWN_ENDS = 8
 
 
 def why(line: CommandLine) -> int:
-    """Say in one sentence which rank failed first, or which rank the others wait for."""
     server = client.connect(line)
     workload = find_workload(server, project(line), line.word("job"))
     body = server.get(f"{WORKLOADS}/{workload['id']}/why")

@@ -49,7 +49,6 @@ class Terminated(BaseException):
 
 
 def run(line: CommandLine) -> int:
-    """Run a command as a distributed PyTorch job and follow it."""
     command = [*line.words, *(line.rest or [])]
     _check_minimums(line)
     line.set_values(nproc_per_node=parse_processes(line.nproc_per_node, line.gpu))

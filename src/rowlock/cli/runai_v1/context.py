@@ -13,14 +13,12 @@ from rowlock.cli.output import format_number, show, table, tell
 
 
 def config_project(line: CommandLine) -> int:
-    """Set the default project."""
     name = _select_project(line)
     show(f"Project {name} has been set as default project")
     return 0
 
 
 def project_set(line: CommandLine) -> int:
-    """Set the default project."""
     name = _select_project(line)
     show(f"project {name} configured successfully")
     return 0
@@ -40,7 +38,6 @@ def _select_project(line: CommandLine) -> str:
 
 
 def projects(line: CommandLine) -> int:
-    """List projects."""
     all_projects, selected = read_projects(client.connect(line)), project(line)
     header = ("PROJECT", "DEPARTMENT", "DESERVED GPUs", "INT LIMIT", "INT AFFINITY", "TRAIN AFFINITY")
     rows = []
@@ -60,7 +57,6 @@ def _cluster_names(line: CommandLine) -> list[str]:
 
 
 def clusters(line: CommandLine) -> int:
-    """List clusters."""
     show("Configured clusters on this computer are:")
     rows = [(f"{name} (current)", project(line)) for name in _cluster_names(line)]
     show(table(("CLUSTER", "CURRENT PROJECT"), rows))
@@ -68,7 +64,6 @@ def clusters(line: CommandLine) -> int:
 
 
 def config_cluster(line: CommandLine) -> int:
-    """Set the current cluster."""
     name = line.word("cluster")
     if name not in _cluster_names(line):
         raise CommandError(f"Cluster {name} does not exist")
@@ -84,7 +79,6 @@ _NODE_GROUPS = (("GENERAL", 4), ("CPU", 2), ("MEMORY", 2), ("GPU", 3))
 
 
 def nodes(line: CommandLine) -> int:
-    """List nodes."""
     header = ("NAME", "STATUS", "IP Address", "ROLE", "ALLOCATABLE", "ALLOCATED", "ALLOCATABLE", "ALLOCATED", "TYPE",
               "ALLOCATABLE", "FREE")  # fmt: skip
     found = node_usage.node_rows(client.connect(line))
@@ -108,7 +102,6 @@ def grouped_table(groups: Sequence[tuple[str, int]], header: Sequence[str], rows
 
 
 def node(line: CommandLine) -> int:
-    """Show a node."""
     name, server = line.word("node"), client.connect(line)
     nodes_by_name = {n["metadata"]["name"]: n for n in server.get("/api/v1/nodes")["items"]}
     if name not in nodes_by_name:
@@ -137,7 +130,6 @@ def node(line: CommandLine) -> int:
 
 
 def templates(line: CommandLine) -> int:
-    """List templates."""
     from rowlock.cli.runai_v2.assets import assets_of
 
     found = assets_of(client.connect(line), "template", project(line))
@@ -149,7 +141,6 @@ def templates(line: CommandLine) -> int:
 
 
 def version(line: CommandLine) -> int:
-    """Print the version."""
     import platform
 
     from rowlock import __version__

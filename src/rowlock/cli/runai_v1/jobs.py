@@ -12,7 +12,7 @@ from rowlock.cli.client import list_all
 from rowlock.cli.commands import jobs
 from rowlock.cli.context import project
 from rowlock.cli.grammar import CommandLine, suggest_nearest
-from rowlock.cli.lookups import WORKLOADS, find_project, find_workload
+from rowlock.cli.lookups import WORKLOADS, change_job, find_project, find_workload
 from rowlock.cli.node_usage import SIMULATED
 from rowlock.cli.output import format_age, format_number, show, show_json, table, tell
 
@@ -36,7 +36,6 @@ def list_workloads(line: CommandLine) -> list[dict[str, Any]]:
 
 
 def index(line: CommandLine) -> int:
-    """List jobs."""
     workloads = list_workloads(line)
     if not line.all_projects:
         show(f"Showing jobs for project {project(line)}")
@@ -78,7 +77,6 @@ def _requested_gpus(workload: dict[str, Any]) -> str:
 
 
 def describe(line: CommandLine) -> int:
-    """Show a job."""
     name = line.word("name of a job")
     server = client.connect(line)
     workload = find_workload(server, project(line), name)
@@ -202,9 +200,7 @@ def delete_any(line: CommandLine) -> int:
         line.words = line.words[1:]
     if line.all and not line.yes and (job_names := jobs.selected_job_names(line)):
         jobs.confirm_delete(line, len(job_names))
-    return _for_each_job(
-        line, "deleted", lambda server, workload_id: server.delete(f"{WORKLOADS}/distributed/{workload_id}")
-    )
+    return _for_each_job(line, "deleted")
 
 
 def _is_job(line: CommandLine, name: str) -> bool:
@@ -217,20 +213,14 @@ def _find_named(server: client.ServerClient, name: str, project_name: str) -> li
 
 
 def suspend(line: CommandLine) -> int:
-    """Stop the pods of jobs, but keep the jobs."""
-    return _for_each_job(
-        line, "suspended", lambda server, workload_id: server.post(f"{WORKLOADS}/distributed/{workload_id}/suspend")
-    )
+    return _for_each_job(line, "suspended")
 
 
 def resume(line: CommandLine) -> int:
-    """Start suspended jobs again."""
-    return _for_each_job(
-        line, "resumed", lambda server, workload_id: server.post(f"{WORKLOADS}/distributed/{workload_id}/resume")
-    )
+    return _for_each_job(line, "resumed")
 
 
-def _for_each_job(line: CommandLine, word: str, act: Any) -> int:
+def _for_each_job(line: CommandLine, word: str) -> int:
     job_names, project_name = jobs.selected_job_names(line), project(line)
     server, failed = client.connect(line), False
     for name in job_names:
@@ -244,7 +234,7 @@ def _for_each_job(line: CommandLine, word: str, act: Any) -> int:
             failed = True
             continue
         try:
-            act(server, workloads[0]["id"])
+            change_job(server, workloads[0]["id"], word)
         except client.StatusError as refusal:
             show(
                 f"Failed to {word.removesuffix('d') if word != 'suspended' else 'suspend'} job {name}: {refusal.message}"

@@ -15,34 +15,13 @@ from rowlock.cli.submit.request import request_specs
 from rowlock.cli.submit.sending import message_in_flags, send_submit
 from rowlock.submit_fields import flag_names
 
-
-def pytorch(line: CommandLine) -> int:
-    """`runai submit-dist pytorch`: a PyTorchJob."""
-    return submit(line, "PyTorch")
+_FRAMEWORKS = {"pytorch": "PyTorch", "tf": "TF", "mpi": "MPI", "xgboost": "XGBoost"}
+"""The last word of the command → framework of the REST API; a job of one pod for all other words."""
 
 
-def tf(line: CommandLine) -> int:
-    """`runai submit-dist tf`: a TFJob."""
-    return submit(line, "TF")
-
-
-def mpi(line: CommandLine) -> int:
-    """`runai submit-dist mpi`: an MPIJob."""
-    return submit(line, "MPI")
-
-
-def xgboost(line: CommandLine) -> int:
-    """`runai submit-dist xgboost`: an XGBoostJob."""
-    return submit(line, "XGBoost")
-
-
-def standard(line: CommandLine) -> int:
-    """A job of one pod."""
-    return submit(line, "Standard")
-
-
-def submit(line: CommandLine, framework: str) -> int:
-    """Submit a job of this framework, from the flags of the first generation."""
+def submit(line: CommandLine) -> int:
+    """Submit a job of the framework that the command names (`submit-dist tf`, `submit-tf`), from the flags of the first generation."""
+    framework = _FRAMEWORKS.get(line.verb.split()[-1].removeprefix("submit-"), "Standard")
     check_submit_flags(line)
     name_flag = requested_name(line)
     spec, master = request_specs(line, 1, framework)

@@ -17,7 +17,6 @@ _SIMULATED = "GPU use is - where GPUs are simulated, which do no work, or where 
 
 
 def nodes(line: CommandLine) -> int:
-    """Show what nodes have, what of it is allocated and what is used."""
     server = client.connect(line)
     rows, answer = [], server.get(USAGE)
     used = {node["name"]: node for node in answer["nodes"]}
@@ -54,7 +53,6 @@ def _utilization(node: dict[str, Any] | None) -> tuple[str, str, str]:
 
 
 def jobs(line: CommandLine) -> int:
-    """Show what jobs hold and use."""
     workloads = list_workloads(line)
     answer = client.connect(line).get(USAGE)
     used = {workload["id"]: workload["usage"] for workload in answer["workloads"]}

@@ -24,11 +24,11 @@ def _submit_command(verb: str, framework: tuple[str, str, str], hidden: bool) ->
     flags = f"submit.flags:{name.upper()}"
     spellings = " ".join(f"{verb[: -len(name)]}{a}" for a in aliases.split()) if verb != name else aliases
     return Command(
-        verb, summary, f"runai_v1.submit:{name}", "[NAME]", flags, "ARGUMENTS...", aliases=spellings, hidden=hidden
+        verb, summary, "runai_v1.submit:submit", "[NAME]", flags, "ARGUMENTS...", aliases=spellings, hidden=hidden
     )
 
 
-SUBMIT = Command("submit", "Submit a job of one pod.", "runai_v1.submit:standard", "[NAME]", "submit.flags:STANDARD",
+SUBMIT = Command("submit", "Submit a job of one pod.", "runai_v1.submit:submit", "[NAME]", "submit.flags:STANDARD",
                  "ARGUMENTS...")  # fmt: skip
 SUBMIT_DIST = Group(
     "submit-dist", "Submit a distributed job.", tuple(_submit_command(f[0], f, False) for f in _FRAMEWORKS)

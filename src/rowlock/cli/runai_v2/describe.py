@@ -16,7 +16,6 @@ from rowlock.cli.runai_v2.workloads import format_pods, named_workload
 
 
 def describe(line: CommandLine) -> int:
-    """Show a workload."""
     server, workload = named_workload(line)
     path = f"{WORKLOADS}/{workload['id']}"
     body: dict[str, Any] = server.get(path)

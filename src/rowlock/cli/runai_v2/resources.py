@@ -227,7 +227,6 @@ CLAIM_COLUMNS = (
 
 
 def list_claims(line: CommandLine) -> int:
-    """List claims."""
     server = client.connect(line)
     spaces = {p["name"]: p["status"]["namespace"] for p in read_projects(server)}
     claims = server.get("/api/v1/persistentvolumeclaims")["items"]

@@ -23,7 +23,6 @@ _STARTED = "Running,Degraded,Completed,Failed"
 
 
 def logs(line: CommandLine) -> int:
-    """Print the log of a pod."""
     server, workload = named_workload(line, past=True)
     if line.wait_timeout:
         _wait_for_start(server, workload, parse_duration(line.wait_timeout, "--wait-timeout"))
@@ -84,13 +83,11 @@ def _await_pod(line: CommandLine) -> None:
 
 
 def exec_command(line: CommandLine) -> int:
-    """Run a command in a pod."""
     _await_pod(line)
     return exec_commands.exec_(line)
 
 
 def bash(line: CommandLine) -> int:
-    """Open a shell in a pod."""
     _await_pod(line)
     return exec_commands.bash(line)
 
@@ -105,6 +102,5 @@ def attach(line: CommandLine) -> int:
 
 
 def port_forward(line: CommandLine) -> int:
-    """Forward ports of this machine to a pod."""
     _await_pod(line)
     return exec_commands.port_forward(line)

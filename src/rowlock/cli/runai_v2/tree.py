@@ -16,11 +16,11 @@ _CREATE_PROJECT = (
 )
 
 
-def _verbs(submit: str, flags: str, listing: str) -> tuple[Command, ...]:
+def _verbs(submit: str, flags: str) -> tuple[Command, ...]:
     """The eleven verbs of a family."""
     return (
         Command("submit", "Submit a workload.", f"runai_v2.submit:{submit}", "[NAME]", f"{_FLAGS}{flags}", "ARGUMENTS..."),
-        Command("list", "List workloads.", f"runai_v2.workloads:{listing}", flags=f"{_FLAGS}LIST", aliases="ls"),
+        Command("list", "List workloads.", "runai_v2.workloads:list_family", flags=f"{_FLAGS}LIST", aliases="ls"),
         Command("describe", "Show a workload.", "runai_v2.describe:describe", "[NAME]", f"{_FLAGS}DESCRIBE"),
         Command("logs", "Print the log of a pod.", "runai_v2.streams:logs", "[NAME]", f"{_FLAGS}LOGS"),
         Command("exec", "Run a command in a pod.", "runai_v2.streams:exec_command", "NAME", f"{_FLAGS}EXEC", "COMMAND..."),
@@ -35,7 +35,7 @@ def _verbs(submit: str, flags: str, listing: str) -> tuple[Command, ...]:
 
 
 _FRAMEWORKS = tuple(
-    Group(name, f"Distributed {title} workloads.", _verbs("framework", flags, "list_framework"), aliases=aliases)
+    Group(name, f"Distributed {title} workloads.", _verbs("framework", flags), aliases=aliases)
     for name, title, flags, aliases in (
         ("pytorch", "PyTorch", "PYTORCH", ""),
         ("tensorflow", "TensorFlow", "TENSORFLOW", "tf"),
@@ -44,20 +44,18 @@ _FRAMEWORKS = tuple(
         ("jax", "JAX", "JAX", ""),
     )
 )
-_STANDARD = _verbs("standard", "STANDARD", "list_standard")
+_STANDARD = _verbs("standard", "STANDARD")
 DISTRIBUTED = Group("distributed", "Distributed workloads of any framework.",
-                    _verbs("any_framework", "DISTRIBUTED", "list_distributed"), aliases="dist")  # fmt: skip
+                    _verbs("any_framework", "DISTRIBUTED"), aliases="dist")  # fmt: skip
 TRAINING = Group("training", "Training workloads: distributed ones by framework, and those of one pod.", (
-    *_verbs("standard", "STANDARD", "list_training"),
+    *_verbs("standard", "STANDARD"),
     *_FRAMEWORKS,
     Group("standard", "Training workloads of one pod.", _STANDARD),
 ))  # fmt: skip
-WORKSPACE = Group(
-    "workspace", "Workspaces: one pod, never preempted.", _verbs("workspace", "STANDARD", "list_workspaces")
-)
+WORKSPACE = Group("workspace", "Workspaces: one pod, never preempted.", _verbs("workspace", "STANDARD"))
 _SERVED = tuple(
     verb._replace(refuse="rowlock trains models and serves none") if verb.name == "submit" else verb
-    for verb in _verbs("standard", "STANDARD", "list_inference")
+    for verb in _verbs("standard", "STANDARD")
 )
 INFERENCE = Group("inference", "Inference workloads: rowlock serves no models, so there are none.", _SERVED)
 WORKLOAD = Group("workload", "Workloads of any type.", (

@@ -6,14 +6,13 @@ Names are unique in a project across all types, so a verb of any family finds a 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from typing import Any
 
 from rowlock.cli import client
 from rowlock.cli.client import ServerClient
 from rowlock.cli.context import project, read_config
 from rowlock.cli.grammar import CommandError, CommandLine, suggest_nearest
-from rowlock.cli.lookups import WORKLOADS, find_project, find_workload, find_workload_or_past
+from rowlock.cli.lookups import WORKLOADS, change_job, find_project, find_workload, find_workload_or_past
 from rowlock.cli.output import ask, format_number, show, tell
 from rowlock.cli.runai_v2.tables import Column, fetch_page, show_list
 
@@ -56,34 +55,16 @@ COLUMNS = (
 )  # fmt: skip
 
 
-def list_distributed(line: CommandLine) -> int:
-    """Distributed trainings."""
-    return list_workloads(line, types=("Distributed",))
+_TYPES = {
+    "training": ("Distributed", "Training"), "standard": ("Training",), "workspace": ("Workspace",), "inference": ("Inference",),
+}  # fmt: skip
+"""The families that list other workloads than distributed ones."""
 
 
-def list_training(line: CommandLine) -> int:
-    """Trainings of one pod and distributed ones."""
-    return list_workloads(line, types=("Distributed", "Training"))
-
-
-def list_standard(line: CommandLine) -> int:
-    """Trainings of one pod."""
-    return list_workloads(line, types=("Training",))
-
-
-def list_workspaces(line: CommandLine) -> int:
-    """Workspaces."""
-    return list_workloads(line, types=("Workspace",))
-
-
-def list_inference(line: CommandLine) -> int:
-    """Inference workloads."""
-    return list_workloads(line, types=("Inference",))
-
-
-def list_framework(line: CommandLine) -> int:
-    """`runai pytorch list`, `runai training pytorch list`: the framework is the word before the verb."""
-    return list_workloads(line, types=("Distributed",), framework=FRAMEWORKS[line.verb.split()[-2]])
+def list_family(line: CommandLine) -> int:
+    """`runai training list`, `runai training pytorch list`: the family or the framework is the word before the verb."""
+    family = line.verb.split()[-2]
+    return list_workloads(line, _TYPES.get(family, ("Distributed",)), FRAMEWORKS.get(family, ""))
 
 
 def list_any(line: CommandLine) -> int:
@@ -164,18 +145,15 @@ def workload_by_id(server: ServerClient, identity: str) -> dict[str, Any]:
 
 
 def delete(line: CommandLine) -> int:
-    """Delete a workload."""
-    return _for_each(line, "deleted", lambda server, path: server.delete(path))
+    return _for_each(line, "deleted")
 
 
 def suspend(line: CommandLine) -> int:
-    """Stop a workload's pods, but keep it."""
-    return _for_each(line, "suspended", lambda server, path: server.post(f"{path}/suspend"))
+    return _for_each(line, "suspended")
 
 
 def resume(line: CommandLine) -> int:
-    """Start a suspended workload again."""
-    return _for_each(line, "resumed", lambda server, path: server.post(f"{path}/resume"))
+    return _for_each(line, "resumed")
 
 
 def delete_many(line: CommandLine) -> int:
@@ -187,8 +165,8 @@ def delete_many(line: CommandLine) -> int:
     return delete(line)
 
 
-def _for_each(line: CommandLine, word: str, act: Callable[[ServerClient, str], Any]) -> int:
-    """Call `act` for each name. Print refusals and go on; the exit code is 1 if one was refused."""
+def _for_each(line: CommandLine, word: str) -> int:
+    """Change each workload that is named, as `word` says. Print refusals and go on; the exit code is 1 if one was refused."""
     names: list[str] = line.words or ([""] if line.uuid else [])
     if not names:
         raise CommandError(f"`{line.program} {line.verb}` needs the name of a workload", 2)
@@ -199,7 +177,7 @@ def _for_each(line: CommandLine, word: str, act: Callable[[ServerClient, str], A
         try:
             workload = find_workload(server, project(line), name) if name else workload_by_id(server, line.uuid)
             _check_kind(line, workload)
-            act(server, f"{WORKLOADS}/distributed/{workload['id']}")
+            change_job(server, workload["id"], word)
         except CommandError as refusal:
             tell(refusal.message)
             failed = True

@@ -34,7 +34,6 @@ def _lines_of_end(count: int | None) -> int | None:
 
 
 def logs(line: CommandLine) -> int:
-    """Print the log of a job: of all ranks, merged, or of one pod."""
     name, tail = line.word("job"), _lines_of_end(line.tail)
     server = client.connect(line)
     workload = find_workload_or_past(server, project(line), name)

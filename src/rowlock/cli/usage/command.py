@@ -22,7 +22,6 @@ _NOT_MEASURED = (
 
 
 def top(line: CommandLine) -> int:
-    """Show what nodes and jobs use now, or each rank of one job: CPU, memory, GPUs, disk, network."""
     interval = line.interval
     if interval is not None and interval < 1:
         raise CommandError(f"--interval must be at least 1 second, but is {interval}", 2)

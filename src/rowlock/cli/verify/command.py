@@ -35,7 +35,6 @@ _LAST_WORDS = 1500
 
 
 def verify_resume(line: CommandLine) -> int:
-    """Prove that a killed training program resumes exactly."""
     command = [*line.words, *(line.rest or [])]
     if not command:
         raise CommandError("say what to run: `rowlock verify-resume [flags] -- python train.py …`", 2)
