@@ -40,6 +40,7 @@ from rowlock.browser.door import BrowserDoor, Elsewhere
 from rowlock.cluster import ClusterSettings, LocalCluster
 from rowlock.controllers import heap_collector, loop_watchdog
 from rowlock.controllers.supervisor import supervise
+from rowlock.diagnostics.event_files import EventFiles
 from rowlock.errors import ApiError
 from rowlock.http_server import connection_limits, http_protocol, sockets
 from rowlock.http_server import tls as server_tls
@@ -191,6 +192,7 @@ class Server:
                 issue_user_token=token_sources.user_token_issuer(api_settings),
                 oidc=provider.logins if provider else None,
                 look_up_token=provider.tokens.look_up if provider else None,
+                event_files=EventFiles(self.data_dir) if cluster.kubelet else None,
             ),
             take_snapshot=take_snapshot,
             diagnose=explain_failure,

@@ -22,6 +22,7 @@ from rowlock.accounts.user_credentials import UserCredentials
 from rowlock.api import LogOptions, View
 from rowlock.apiserver.admission.chain import AdmissionChain
 from rowlock.archive.archive import Archive
+from rowlock.diagnostics.event_files import EventFiles
 from rowlock.kinds import Kind
 from rowlock.objects import Object
 from rowlock.rest.app import RestApi
@@ -137,6 +138,7 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
             version="1.0",
             accounts=UserAccounts(tmp_path / FILE_NAME),
             credentials=UserCredentials.open(tmp_path),
+            event_files=EventFiles(tmp_path),
         ),
         tmp_path,
     )

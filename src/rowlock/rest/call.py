@@ -19,6 +19,8 @@ from rowlock.accounts.user_credentials import UserCredentials
 from rowlock.api import Api
 from rowlock.archive.archive import Archive
 from rowlock.authentication.oidc.logins import OidcLogins
+from rowlock.curves.curves import Curve
+from rowlock.curves.event_records import EventFile, RunPlaces
 from rowlock.errors import BadRequest
 from rowlock.gangs.dialects import Dialect
 from rowlock.http_server.request_body import decode_json, read_body
@@ -63,6 +65,14 @@ def name_of_account() -> str:
         return str(os.getuid())
 
 
+class RunEventFiles(Protocol):
+    """TensorBoard's event files of runs on this machine. Its methods block: call them in a thread."""
+
+    def find(self, run: RunPlaces) -> list[EventFile]: ...
+
+    def read(self, run: RunPlaces) -> tuple[dict[str, Curve], list[str]]: ...
+
+
 @dataclass(frozen=True, slots=True)
 class RestSettings:
     """The settings of the REST API. `cluster_id` "" stands for the uid of the kube-system namespace."""
@@ -90,6 +100,8 @@ class RestSettings:
     """Logins at the identity provider; None when none is configured."""
     dialect: Dialect | None = None
     """How jobs request gang scheduling from a real cluster's scheduler; None for the embedded scheduler."""
+    event_files: RunEventFiles | None = None
+    """The event files of runs; None without embedded nodes: then they lie in volumes that this server does not see."""
 
 
 SnapshotSource = Callable[[], Snapshot] | None
@@ -142,6 +154,8 @@ class AppContext:
     diagnose: Diagnose = None
     observe_ranks: ObserveRanks = None
     image_problems: ImageProblems = None
+    reading_event_files: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """A lock for reading them, so that requests are read one after the other."""
     pod_remarks: PodRemarks = None
     """What a pod like this requests but does not get on this machine; None without embedded nodes."""
     usage: UsageSamples | None = None

@@ -24,7 +24,7 @@ from rowlock.rest.inventory import (
 from rowlock.rest.openapi.document import openapi_document
 from rowlock.rest.policies import policies
 from rowlock.rest.rights import EVERYBODY, Right
-from rowlock.rest.run_history import curves, past_logs, past_workloads, runs
+from rowlock.rest.run_history import curves, event_files, past_logs, past_workloads, runs
 from rowlock.rest.run_history.past_workloads import or_past
 from rowlock.rest.workload_routes import (
     batch,
@@ -166,6 +166,7 @@ ROUTES: tuple[RouteRow, ...] = (
     ("GET", "/api/v1/runs", _LIST, runs.index),
     ("GET", "/api/v1/runs/{id}", _READ_LOGS, runs.show),
     ("GET", "/api/v1/runs/{id}/curves", _READ_LOGS, curves.show),
+    ("GET", "/api/v1/runs/{id}/event-files", _READ_LOGS, event_files.show),
     ("GET", _PROJECTS, _LIST_PROJECTS, projects.index),
     ("POST", _PROJECTS, _CREATE_PROJECT, projects.create),
     ("GET", f"{_PROJECTS}/count", _LIST_PROJECTS, projects.count),

@@ -14,7 +14,6 @@ from rowlock.cli import client
 from rowlock.cli.client import ServerClient
 from rowlock.cli.context import project
 from rowlock.cli.curves.curve import PlottedCurve
-from rowlock.cli.curves.event_directories import read_event_curves
 from rowlock.cli.curves.terminal import Points, draw_metric, tell_apart
 from rowlock.cli.grammar import CommandError, CommandLine, suggest_nearest
 from rowlock.cli.history.runs import RUNS, find_run
@@ -50,16 +49,15 @@ def plot(line: CommandLine) -> int:
 
 
 def curves_of(server: ServerClient, run: dict[str, Any], rank: int | None = None) -> dict[str, PlottedCurve]:
-    """The curves of one rank of a run by metric, as the server reads them from its log; without `rank`, of the rank that began first,
-    and those in TensorBoard's event files. Raises CommandError."""
+    """The curves of one rank of a run by metric, as the server reads them; without `rank`, of the rank that began first, and those in
+    TensorBoard's event files. Raises CommandError."""
     answer = server.get(f"{RUNS}/{run['id']}/curves", rank=rank)
     for note in answer["notes"]:
         tell(note)
-    printed = {
+    return {
         one["metric"]: PlottedCurve(one["axis"], [(float(x), float(y)) for x, y in one["points"]])
         for one in answer["curves"]
     }
-    return printed if rank is not None else {**read_event_curves(server.directory, run), **printed}
 
 
 def _charts(runs: list[tuple[dict[str, Any], dict[str, PlottedCurve]]]) -> list[Chart]:

@@ -1,11 +1,8 @@
-"""One curve, from the server or an event file."""
+"""One curve, as the server sends it."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
-
-MAX_CURVES = 64
-"""The most curves of a run's event files; further names are ignored."""
 
 
 class PlottedCurve(NamedTuple):

@@ -16,7 +16,6 @@ from typing import Any
 from rowlock.cli import client
 from rowlock.cli.client import ServerClient
 from rowlock.cli.context import project
-from rowlock.cli.curves.event_directories import find_event_files
 from rowlock.cli.grammar import CommandError, CommandLine
 from rowlock.cli.history.runs import RUNS, find_run
 from rowlock.cli.output import tell
@@ -62,12 +61,12 @@ def link_runs(line: CommandLine, server: ServerClient, top: str) -> int:
         runs = [find_run(server, project(line), word) for word in dict.fromkeys(line.words)]
     else:
         headers = server.get(RUNS, project=project(line), limit=min(500, line.limit))["runs"]
-        runs = [server.get(f"{RUNS}/{header['id']}") for header in headers]
+        runs = list(headers)
     wanted: dict[str, str] = {}
     for run in runs:
-        for file in find_event_files(server.directory, run):
-            place = "" if file.place == "." else file.place
-            wanted[os.path.join(top, _title(run), place, os.path.basename(file.path))] = file.path
+        for file in server.get(f"{RUNS}/{run['id']}/event-files")["files"]:
+            place = "" if file["place"] == "." else file["place"]
+            wanted[os.path.join(top, _title(run), place, os.path.basename(file["path"]))] = file["path"]
     _make_links(top, wanted)
     return len({os.path.relpath(path, top).split(os.sep)[0] for path in wanted})
 

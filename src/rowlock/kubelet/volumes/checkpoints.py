@@ -157,6 +157,22 @@ class Checkpoints:
         return removed
 
 
+def may_read_checkpoints(data: Path, owner: str, namespace: str, namespace_uid: str) -> bool:
+    """Whether the checkpoints of the job with the uid `owner` are those of a job of this namespace: a manifest may name any job to
+    resume. `data`: the data directory. False when there are none."""
+    marks = data / "checkpoints" / ".namespaces"
+    try:
+        path = path_component(owner, "the owner of checkpoints")
+        of_namespace = untrusted.read_file(f"{marks}/{path}", _MARK_BYTES).decode()
+    except (NotAName, OSError, UnicodeDecodeError):
+        return False
+    try:
+        of_uid = untrusted.read_file(f"{marks}/.uids/{path}", _MARK_BYTES).decode()
+    except (OSError, UnicodeDecodeError):
+        of_uid = ""
+    return of_namespace == namespace and of_uid in ("", namespace_uid)
+
+
 def _write_new(path: str, text: str) -> None:
     """Writes a new file. Raises FileExistsError."""
     with open(path, "x", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:

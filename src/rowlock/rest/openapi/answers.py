@@ -184,6 +184,7 @@ ANSWERS: dict[str, Schema] = {
     "Curves": record(
         rank=TEXT, curves=list_of(record(metric=TEXT, axis=TEXT, points=list_of(list_of(ANYTHING)))), notes=list_of(TEXT)
     ),
+    "EventFiles": record(files=list_of(record(path=TEXT, place=TEXT, begunAt=TIME))),
     "Resources": record(
         nodePool=record(id=TEXT, name=TEXT), gpu=record(**_QUOTA), cpu=record(**_QUOTA),
         memory=record(**_QUOTA, units=TEXT), priority=TEXT,

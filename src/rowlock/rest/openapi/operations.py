@@ -72,6 +72,7 @@ def _workload_operations() -> Iterator[tuple[str, str, Operation]]:
     yield "GET", "runs", Operation("Runs", query=("project", "name", "phase", "since", "limit", "offset"))
     yield "GET", "runs/{id}", Operation("Run")
     yield "GET", "runs/{id}/curves", Operation("Curves", query=("rank", "points"))
+    yield "GET", "runs/{id}/event-files", Operation("EventFiles")
 
 
 def _organisation_operations() -> Iterator[tuple[str, str, Operation]]:

@@ -1,4 +1,5 @@
-"""GET /runs/{id}/curves: the metrics that a run printed, as curves, for `rowlock plot`, `rowlock diff` and the web UI."""
+"""GET /runs/{id}/curves: the metrics that a run printed, or wrote for TensorBoard, as curves: for `rowlock plot`, `rowlock diff` and
+the web UI."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from rowlock.errors import ApiError, BadRequest
 from rowlock.objects import Object
 from rowlock.rest.call import RestCall
 from rowlock.rest.log_streams.options import parse_count
-from rowlock.rest.run_history import past_logs
+from rowlock.rest.run_history import event_files, past_logs
 from rowlock.rest.run_history.past_logs import Life
 from rowlock.rest.run_history.runs import require_run
 from rowlock.workloads import pods as ranks
@@ -29,7 +30,8 @@ _NAMES_OF_VALUES = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 
 
 async def show(call: RestCall) -> Any:
-    """GET /runs/{id}/curves: the curves of the first rank, or of `rank`, over all its attempts, with at most `points` points each.
+    """GET /runs/{id}/curves: the curves of the first rank, or of `rank`, over all its attempts, with at most `points` points each; without
+    `rank` also those of the run's event files, unless the rank printed a metric of that name.
     Values that JSON lacks are the strings NaN, Infinity and -Infinity. Raises NotFound, BadRequest."""
     query = call.validate_query("rank", "points")
     rank, most = parse_count(query, "rank"), parse_count(query, "points")
@@ -45,7 +47,10 @@ async def show(call: RestCall) -> Any:
             await _read_life(call, job, life, reader)
         except ApiError as error:
             notes.append(f"attempt {number} is left out: {error.message}")
-    curves = [_curve_json(name, curve, most) for name, curve in reader.curves.items() if curve.points]
+    written, left_out = await event_files.read_curves(call, run) if rank is None else ({}, [])
+    found = {**written, **{name: curve for name, curve in reader.curves.items() if curve.points}}
+    curves = [_curve_json(name, curve, most) for name, curve in found.items()]
+    notes += left_out
     return {"rank": label, "curves": curves, "notes": notes}
 
 

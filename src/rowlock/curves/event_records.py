@@ -8,15 +8,16 @@ Checksums are not checked: a wrong number in a plot does no harm.
 from __future__ import annotations
 
 import math
-import os
 import re
-import stat
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import BinaryIO, NamedTuple
 
+from rowlock.curves.curves import MAX_CURVES, MAX_POINTS, Curve
+
 MAX_FILE = 256 << 20
-"""The most bytes that are read of one file."""
+"""Where reading of one file ends, in bytes from its beginning."""
 MAX_RECORD = 1 << 20
 """The most bytes of one event; larger ones (images, models) are skipped."""
 MAX_TAG = 100
@@ -35,35 +36,105 @@ class Scalar(NamedTuple):
     value: float
 
 
-def read_scalars(path: str) -> Iterator[Scalar]:
-    """The scalars of one file, in its order; none unless it is a regular file. Raises OSError."""
-    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
-    with os.fdopen(fd, "rb") as file:
-        if stat.S_ISREG(os.fstat(fd).st_mode):
-            for event in _read_records(file):
-                try:
-                    yield from _parse_event(event)
-                except (ValueError, struct.error):
-                    continue
+class EventFile(NamedTuple):
+    """One file. `begun`: seconds since the epoch, from its name; `place`: its directory, relative to the one that was searched."""
+
+    path: str
+    begun: float
+    place: str
 
 
-def _read_records(file: BinaryIO) -> Iterator[bytes]:
+@dataclass(frozen=True, slots=True)
+class RunPlaces:
+    """Where a run may have written event files. Times in seconds since the epoch."""
+
+    uid: str
+    namespace: str
+    namespace_uid: str
+    checkpoints: str
+    """The uid under which its checkpoints lie: its own, or that of the run it resumed."""
+    directories: tuple[str, ...]
+    """Working directories, which other runs may share."""
+    pods: Mapping[str, str]
+    """Uid → name."""
+    users: frozenset[int | None]
+    """The users that its pods ask for; None = the server's own."""
+    began: float
+    ended: float | None
+
+
+@dataclass(slots=True)
+class ReadingBudget:
+    """What may still be read for one answer: reading must end, whatever programs have written."""
+
+    bytes: int = 64 << 20
+    records: int = 300_000
+
+    @property
+    def is_spent(self) -> bool:
+        return self.bytes <= 0 or self.records <= 0
+
+
+def read_scalars(file: BinaryIO, budget: ReadingBudget) -> Iterator[Scalar]:
+    """The scalars of one file, in its order, as far as the budget goes. Raises OSError."""
+    for event in _read_records(file, budget):
+        try:
+            yield from _parse_event(event)
+        except (ValueError, struct.error):
+            continue
+
+
+def _read_records(file: BinaryIO, budget: ReadingBudget) -> Iterator[bytes]:
     position = 0
-    while position < MAX_FILE:
+    while position < MAX_FILE and not budget.is_spent:
         header = file.read(12)
         if len(header) < 12:
             return
         (length,) = struct.unpack("<Q", header[:8])
         position += 16 + length
+        budget.records -= 1
         if length > MAX_FILE:
             return
         if length > MAX_RECORD:
-            file.seek(length + 4, os.SEEK_CUR)
+            file.seek(length + 4, 1)
             continue
         data = file.read(length + 4)
+        budget.bytes -= len(data)
         if len(data) < length + 4:
             return
         yield data[:length]
+
+
+class EventCurves:
+    """Collects the scalars of a run's files."""
+
+    def __init__(self) -> None:
+        self._written: dict[str, dict[str, dict[int, Scalar]]] = {}
+        """Tag → place → step → scalar."""
+
+    def add(self, place: str, scalar: Scalar) -> None:
+        """Add a value; the last one for a step counts, because a later attempt repeats some steps."""
+        if scalar.tag not in self._written and len(self._written) >= MAX_CURVES:
+            return
+        points = self._written.setdefault(scalar.tag, {}).setdefault(place, {})
+        known = points.get(scalar.step)
+        if known is None or known.time <= scalar.time:
+            points[scalar.step] = scalar
+
+    def curves(self) -> dict[str, Curve]:
+        """The curves by name. A name that occurs in several directories gets its directory as a prefix (but for the top one)."""
+        found: dict[str, Curve] = {}
+        for tag, places in self._written.items():
+            for place, points in places.items():
+                found[tag if len(places) == 1 or place == "." else f"{place}/{tag}"] = _to_curve(points)
+        return dict(list(found.items())[:MAX_CURVES])
+
+
+def _to_curve(points: Mapping[int, Scalar]) -> Curve:
+    """The curve of these points; if there are too many, every n-th is kept, including the last."""
+    every = -(-len(points) // MAX_POINTS)
+    steps = sorted(points, reverse=True)[::every][::-1]
+    return Curve("step", points=[(float(step), points[step].value) for step in steps])
 
 
 def _parse_event(data: bytes) -> Iterator[Scalar]:
