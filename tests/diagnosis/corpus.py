@@ -20,7 +20,8 @@ PATIENCE = 30.0
 """Seconds after the last movement within which a hang must be named."""
 _BLOCK = re.compile(r"^# /// verdict\n((?:#.*\n)+?)# ///$", re.M)
 _MARK = re.compile(r"\{(\w+)\}")
-_NAMED = re.compile(r"(.+?) \(pod ")
+_NAMED = re.compile(r"(.+?)(?: \(pid \d+\))? \(pod ")
+_PID = re.compile(r" \(pid \d+\)$")
 RIGHT, VAGUE, SILENT, WRONG = "right", "vague", "silent", "wrong"
 
 
@@ -117,7 +118,7 @@ def judge(program: Program, answer: Mapping[str, Any], events: Sequence[str] = (
         named = [first[1]] if first else []
         is_silent = not answer.get("incidents")
     else:
-        named = list(verdict.get("culprits") or ())
+        named = [_PID.sub("", rank) for rank in verdict.get("culprits") or ()]
         is_silent = verdict.get("kind", "moving") in ("moving", "slow", "blind")
     if strangers := [rank for rank in named if rank not in program.who]:
         return Outcome(WRONG, f"it blames {strangers}")

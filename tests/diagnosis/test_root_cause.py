@@ -203,6 +203,13 @@ def test_a_signal_that_says_why_is_explained(number: signal.Signals, words: str)
     assert f"was killed with {number.name} (exit code {128 + number}) after 12 s; " in said and words in said
 
 
+def test_an_exit_code_that_says_why_is_explained() -> None:
+    silent, talking = dead(1, 124), dead(1, 124, said="warming up")
+    assert "logged no error; `timeout` ends a program so when its time is up." in incident_sentence([silent])
+    assert "the last line of its log: warming up; `timeout` ends" in incident_sentence([talking])
+    assert "timeout" not in incident_sentence([dead(1, 124, trouble=CAUSE)])
+
+
 GONE = "rank 1 (pod j-worker-1, node n1)"
 REFUSED = LoggedError("ConnectionRefusedError", "[Errno 111] Connection refused", 12.0, "train.py:3", secondary=True)
 

@@ -7,6 +7,8 @@ import re
 LARGER_SHM = (
     "make it larger with `--large-shm` (runai), or with a memory volume there (an emptyDir with `medium: Memory`)"
 )
+EXIT_CODES = {124: "`timeout` ends a program so when its time is up"}
+"""What an exit code of a program tells that logged no error."""
 _TERMINAL = "`rowlock run --tty` gives a terminal to the first rank, `--debug RANK` to another"
 _HINTS = (
     (

@@ -12,7 +12,7 @@ import signal as signals
 from collections.abc import Sequence
 from dataclasses import replace
 
-from rowlock.diagnosis.log_lines import LogLine, has_launcher, is_program_line, split_lines
+from rowlock.diagnosis.log_lines import LogLine, has_launcher, is_program_line, shorten, split_lines
 from rowlock.diagnosis.mpi_errors import find_mpi_error, first_mpi_rank
 from rowlock.diagnosis.native_errors import find_native_error, last_library_error
 from rowlock.diagnosis.tracebacks import LoggedError, Traceback, find_uncaught
@@ -23,6 +23,9 @@ _OWN_SIGNALS = (signals.SIGABRT, signals.SIGSEGV, signals.SIGBUS, signals.SIGFPE
 """Signals that a program's own fault raises."""
 _CHILD_RANK = re.compile(r"\s*rank\s*: (\d+) \(local_rank: \d+\)")
 _CHILD_EXIT_CODE = re.compile(r"\s*exitcode\s*: (-?\d+)")
+_FAILED_TEST = re.compile(r"(?:FAILED|ERROR) (\S+::\S.*?)(?: - (.*))?$")
+_TESTS_END = re.compile(r"(?:=+ )?(?:\d+ \w+, )*\d+ (?:failed|errors?)\b.* in [\d.]+s\b")
+"""Lines of pytest: one test in the summary, and the last line."""
 _LAST_WORDS = 10
 """Lines that a program may still write between a fatal error that it printed itself and its end (`training failed`)."""
 _LAST_WORDS_TIME = 2.0
@@ -44,7 +47,11 @@ def find_error(log: str, signal: int = 0) -> LoggedError | None:
         errors += filter(None, [find_native_error(_without_tracebacks(lines), died=signal in _OWN_SIGNALS)])
     child_error = _find_child_error(lines) or find_mpi_error(lines)
     if not errors:
-        return child_error or (None if signal == signals.SIGKILL else last_library_error(lines))
+        return (
+            child_error
+            or _find_failed_test(lines)
+            or (None if signal == signals.SIGKILL else last_library_error(lines))
+        )
     best = min(errors, key=lambda t: (t.secondary, t.at))
     if best.secondary and child_error is not None and child_error.rank is not None:
         return child_error
@@ -78,6 +85,16 @@ def _find_child_error(lines: Sequence[tuple[float, str]]) -> LoggedError | None:
     if rank is None or code is None:
         return None
     return LoggedError(_exit_text(int(code[1])), SEEN_BY_TORCHRUN, lines[first][0], rank=int(rank[1]))
+
+
+def _find_failed_test(lines: Sequence[LogLine]) -> LoggedError | None:
+    """The first failed test of pytest's summary, if the program wrote nothing after that; else None."""
+    failed = [(at, found) for at, text in lines if (found := _FAILED_TEST.match(text))]
+    if not failed or not _TESTS_END.match(next((text for _, text in reversed(lines) if text.strip()), "")):
+        return None
+    at, first = failed[0]
+    more = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
+    return LoggedError(shorten(f"{first[1]} failed"), shorten(f"{first[2] or ''}{more}".strip()), at)
 
 
 def _exit_text(code: int) -> str:

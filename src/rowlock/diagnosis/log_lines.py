@@ -3,6 +3,7 @@
 Libraries log in forms of their own: glog and absl (`E0000 00:00:1795914918.68 14379 cuda_platform.cc:52] …`), torch
 (`[W1121 20:00:03.1 ProcessGroupNCCL.cpp:1250] …`), TensorFlow (`2026-11-29 05:41:16.12: W external/…`), NCCL
 (`host:12:34 [0] NCCL WARN …`). Such a line explains a failure only where the program said nothing after it.
+Tracebacks in rich's boxes become those that Python prints.
 """
 
 from __future__ import annotations
@@ -45,9 +46,16 @@ _LAUNCHER_LINE = re.compile(
 )
 
 
+_BOX_TOP = re.compile(rf"({RANK_PREFIX})[╭+][─-]+ (?:Original )?Traceback \(most recent call last\) [─-]+[╮+]\s*$")
+_BOX_LINE = re.compile(rf"{RANK_PREFIX}[│|] (.*) [│|]\s*$")
+_BOX_FRAME = re.compile(r"(?P<path>[^\s❱].*):(?P<line>\d+)(?: in ?(?P<function>\S.*))")
+_SOURCE_LINE = re.compile(r"(?:❱|\\u2771| |\d)")
+"""Lines of the tracebacks that rich prints in boxes: the first one, the others, a call (perhaps on two lines), and its source."""
+
+
 def split_lines(log: str) -> list[LogLine]:
     """The lines of a log with their time stamps parsed, without errors that Python only prints: no program ends because of them."""
-    lines = [_split_timestamp(line) for line in log.splitlines()]
+    lines = _open_boxes([_split_timestamp(line) for line in log.splitlines()])
     kept, number = list[LogLine](), 0
     while number < len(lines):
         if _IGNORED.match(lines[number][1]):
@@ -56,6 +64,29 @@ def split_lines(log: str) -> list[LogLine]:
             kept.append(lines[number])
             number += 1
     return kept
+
+
+def _open_boxes(lines: list[LogLine]) -> list[LogLine]:
+    """The lines with rich's tracebacks as Python prints them, without source and variables."""
+    if not any(_BOX_TOP.match(text) for _, text in lines):
+        return lines
+    opened, prefix, call, is_open = list[LogLine](), "", "", False
+    for at, text in lines:
+        if top := _BOX_TOP.match(text):
+            prefix, call, is_open = top[1], "", True
+            opened.append((at, f"{prefix}{TRACEBACK_HEADER}"))
+        elif not is_open:
+            opened.append((at, text))
+        elif (inside := _BOX_LINE.match(text)) is None:
+            is_open = False  # the last line of the box
+        elif _SOURCE_LINE.match(inside[1]) or not inside[1]:
+            call = ""
+        else:
+            call += inside[1].rstrip() + (" " if inside[1].endswith(" ") else "")
+            if frame := _BOX_FRAME.fullmatch(call.rstrip()):
+                opened.append((at, f'{prefix}  File "{frame["path"]}", line {frame["line"]}, in {frame["function"]}'))
+                call = ""
+    return opened
 
 
 def _end_of_ignored(lines: Sequence[LogLine], number: int) -> int:

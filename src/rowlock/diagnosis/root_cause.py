@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from rowlock.diagnosis.hints import LARGER_SHM, error_hint
+from rowlock.diagnosis.hints import EXIT_CODES, LARGER_SHM, error_hint
 from rowlock.diagnosis.log_errors import SEEN_BY_TORCHRUN
 from rowlock.diagnosis.mpi_errors import SEEN_BY_MPIRUN
 from rowlock.diagnosis.tracebacks import LoggedError
@@ -215,10 +215,11 @@ def _cause_description(cause: RankFailure) -> str:
         return f"{ending}{duration}; not by rowlock, and it logged no error: a `kill -9` by somebody, or the kernel was out of memory"
     if hint := _HINTS.get(signals.Signals(number) if number in {s.value for s in signals.Signals} else signals.SIGCHLD):
         return f"{ending}{duration}; {hint}"
+    known_code = EXIT_CODES.get(cause.code, "")
     if cause.said:
         last_line = f"{ending}{duration}; the last line of its log: {cause.said}"
-        return "; ".join(filter(None, [last_line, cause.shortage, error_hint(cause.said)]))
-    return f"{ending}{duration} and logged no error"
+        return "; ".join(filter(None, [last_line, cause.shortage, error_hint(cause.said) or known_code]))
+    return f"{ending}{duration} and logged no error" + (f"; {known_code}" if known_code else "")
 
 
 def join_names(names: Sequence[str], limit: int = 4) -> str:

@@ -22,8 +22,8 @@ from rowlock.diagnosis.stacks import NO_CALL, Stack
 from rowlock.diagnosis.stragglers import find_straggler
 from rowlock.diagnostics import stack_dumps
 from rowlock.diagnostics.diagnostics import Diagnostics
-from rowlock.diagnostics.rank_connections import Meeting, MeetingLooks, loaded_packages
-from rowlock.diagnostics.rank_processes import RankProcess, RunningPod, find_ranks, read_variables
+from rowlock.diagnostics.rank_connections import Meeting, MeetingLooks
+from rowlock.diagnostics.rank_processes import RankProcess, RunningPod, find_ranks, loaded_packages, read_variables
 from rowlock.objects import Object, uid
 from rowlock.workloads.frameworks import desired_pods
 

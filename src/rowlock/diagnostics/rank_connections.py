@@ -1,16 +1,15 @@
 """Whether the ranks of a job have ever been connected to each other: from the sockets of their processes, in `/proc`."""
 
-import contextlib
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from rowlock.curves.endings import last_place, read_text
 from rowlock.diagnosis.remarks import Remark, says_world_of_one, separate_ranks
-from rowlock.diagnostics.rank_processes import RankProcess
+from rowlock.diagnostics.process_sockets import Connection, read_connections, socket_inodes
+from rowlock.diagnostics.rank_processes import FRAMEWORKS, RankProcess, loaded_packages
 from rowlock.kubelet.files import untrusted
-from rowlock.kubelet.shim.process_tree import descendants
 from rowlock.objects import uid
 
 MAX_RANKS = 16
@@ -22,14 +21,7 @@ SHARE, MAX_CREDIT = 0.003, 0.1
 """The budget for scans: a share of one CPU, and the most CPU seconds that accumulate."""
 LONG_S = 120.0
 """Seconds without a connection after which it is reported for running ranks even if no log shows that they train."""
-FRAMEWORKS = frozenset({"torch", "tensorflow", "jaxlib", "paddle", "mpi4py", "xgboost", "lightgbm", "mindspore"})
-"""Packages whose native code identifies a program as a training."""
-_MAX_DESCRIPTORS, _MAX_PROCESSES, _MAX_TABLE = 4096, 256, 4 << 20
 _TAIL_BYTES = 2 * 1024
-_ESTABLISHED = b"01"
-
-Connection = tuple[str, str]
-"""Both ends of a TCP connection as in /proc/net/tcp, the local one first."""
 
 
 @dataclass(slots=True)
@@ -141,8 +133,8 @@ def are_connected(ranks: Sequence[RankProcess]) -> bool | None:
         try:
             namespace = os.readlink(f"/proc/{rank.pid}/ns/net")
             if namespace not in tables:
-                tables[namespace] = _read_connections(rank.pid)
-            inodes = set(_socket_inodes(rank.pid))
+                tables[namespace] = read_connections(rank.pid)
+            inodes = set(socket_inodes(rank.pid))
         except PermissionError:
             return True
         except OSError:
@@ -156,17 +148,6 @@ def are_connected(ranks: Sequence[RankProcess]) -> bool | None:
     return False
 
 
-def loaded_packages(pid: int) -> set[str]:
-    """Packages whose native code a process has mapped, by the directory below `site-packages`."""
-    found = set()
-    with contextlib.suppress(OSError), open(f"/proc/{pid}/maps", "rb") as file:
-        for line in file.read(_MAX_TABLE).splitlines():
-            _, _, path = line.partition(b"-packages/")
-            if path:
-                found.add(path.partition(b"/")[0].decode(errors="replace"))
-    return found
-
-
 def _train_apart(ranks: Sequence[RankProcess]) -> bool:
     """Whether the logs of two pods each show training figures, or a world size of 1."""
     logs = {uid(rank.running_pod.pod): rank.running_pod.log for rank in ranks}
@@ -177,39 +158,3 @@ def _train_apart(ranks: Sequence[RankProcess]) -> bool:
         if count >= 2:
             return True
     return False
-
-
-def _read_connections(pid: int) -> dict[bytes, Connection]:
-    """Socket inode → established connection, in the network namespace of a process. Raises OSError."""
-    found: dict[bytes, Connection] = {}
-    for name in ("tcp", "tcp6"):
-        with contextlib.suppress(FileNotFoundError), open(f"/proc/{pid}/net/{name}", "rb") as file:
-            for line in file.read(_MAX_TABLE).splitlines()[1:]:
-                fields = line.split()
-                if len(fields) > 9 and fields[3] == _ESTABLISHED:
-                    found[fields[9]] = _end(fields[1]), _end(fields[2])
-    return found
-
-
-def _end(text: bytes) -> str:
-    """Address and port as in /proc/net/tcp; an IPv4-mapped IPv6 address becomes the IPv4 address."""
-    address, _, port = text.decode(errors="replace").partition(":")
-    return (
-        f"{address[24:] if len(address) == 32 and address.startswith('0000000000000000FFFF0000') else address}:{port}"
-    )
-
-
-def _socket_inodes(pid: int) -> Iterator[bytes]:
-    """The socket inodes of a rank and its descendants. Raises OSError when the rank's descriptors may not be read."""
-    for number, each in enumerate((pid, *descendants(pid)[:_MAX_PROCESSES])):
-        try:
-            names = os.listdir(f"/proc/{each}/fd")
-        except OSError:
-            if number == 0:
-                raise
-            continue
-        for name in names[:_MAX_DESCRIPTORS]:
-            with contextlib.suppress(OSError):
-                target = os.readlink(f"/proc/{each}/fd/{name}")
-                if target.startswith("socket:["):
-                    yield target[8:-1].encode()

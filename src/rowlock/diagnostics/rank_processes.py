@@ -1,7 +1,8 @@
 """Finds the processes that are ranks: a pod may have several, below `torchrun`, `mpirun` or a shell script.
 
-A rank is the topmost Python process that got its own number (from torchrun, if it differs from its pod's, or from MPI), else the topmost
-Python process; in a job without Python it is the pod's program. Descendants of a rank (data loaders) belong to it.
+A rank is the topmost Python process that got its own number (from torchrun, if it differs from its pod's, or from MPI). Else, where the
+topmost Python process has started several others that are connected to each other (`torch.multiprocessing.spawn`), each of those is one;
+else the topmost Python process itself; in a job without Python the pod's program. Descendants of a rank (data loaders) belong to it.
 """
 
 import contextlib
@@ -11,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from rowlock.diagnostics.process_sockets import connected_siblings
 from rowlock.kubelet.pod.facts import Run
 from rowlock.kubelet.remote_shell.shell_access import key_files
 from rowlock.kubelet.shim.fact_files import ticks
@@ -23,7 +25,9 @@ _TORCH_RANK_VARIABLES = (b"RANK", b"LOCAL_RANK", b"TORCHELASTIC_RUN_ID")
 _MPI_RANK_VARIABLES = (b"OMPI_COMM_WORLD_RANK", b"PMIX_RANK", b"PMI_RANK")
 """Variables in which MPI's launchers put a rank's number."""
 _HELPERS = ("rowlock.kubelet.images.kubectl_delivery", "rowlock.kubelet.remote_shell.")
-_MAX_COMMAND = 64 * 1024
+_MAX_COMMAND, _MAX_MAPS = 64 * 1024, 4 << 20
+FRAMEWORKS = frozenset({"torch", "tensorflow", "jaxlib", "paddle", "mpi4py", "xgboost", "lightgbm", "mindspore"})
+"""Packages whose native code identifies a program as a training."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,8 +139,25 @@ def _find_ranks_below(
         return
     below = [each for child in tree[pid] for each in _find_ranks_below(child, tree, pod_env)]
     if is_python_process:
-        below = [each for each in below if each[1]] or [(pid, "")]
+        spawned = [child for child in tree[pid] if is_python(child)]
+        below = [each for each in below if each[1]] or [(each, "") for each in _ranks_among(pid, spawned) or [pid]]
     yield from below
+
+
+def _ranks_among(parent: int, spawned: list[int]) -> list[int]:
+    """The children of a process that are ranks without numbers, in the order of their starts: Python with a framework, connected to each
+    other, while the parent itself waits."""
+    if len(spawned) < 2 or not _is_asleep(parent):
+        return []
+    trainers = [pid for pid in spawned if not loaded_packages(pid).isdisjoint(FRAMEWORKS)]
+    return sorted(connected_siblings(parent, trainers), key=ticks) if len(trainers) > 1 else []
+
+
+def _is_asleep(pid: int) -> bool:
+    with contextlib.suppress(OSError):
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return file.read().rpartition(b")")[2].split()[0] == b"S"
+    return False
 
 
 def _rank_number(env: Mapping[bytes, bytes], pod_env: Mapping[bytes, bytes]) -> str:
@@ -167,6 +188,17 @@ def has_no_python(pid: int) -> bool:
             return b"libpython" not in file.read()
     except OSError:
         return False
+
+
+def loaded_packages(pid: int) -> set[str]:
+    """Packages whose native code a process has mapped, by the directory below `site-packages`."""
+    found = set()
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/maps", "rb") as file:
+        for line in file.read(_MAX_MAPS).splitlines():
+            _, _, path = line.partition(b"-packages/")
+            if path:
+                found.add(path.partition(b"/")[0].decode(errors="replace"))
+    return found
 
 
 def program_name(pid: int) -> str:
