@@ -24,7 +24,7 @@ export UV_SYSTEM_CERTS ?= true
 # other's. Where one cannot be installed, its test says so and is skipped.
 JOB_MAKERS := .venv-luigi .venv-dagster .venv-airflow .venv-prefect
 
-.PHONY: help demo test lint fix bench bench-ui docs soak hostile soak-live storm chaos property fuzz schemathesis ui ui-test ui-test-real real-cluster types test-real test-engines test-examples test-examples-needs verdicts frameworks test-containers test-cgroup2 test-python differential lock clean
+.PHONY: help demo test lint fix bench bench-ui docs soak hostile soak-live storm chaos property fuzz schemathesis ui ui-test ui-test-real real-cluster types test-real test-engines test-examples test-examples-needs verdicts looks verdicts-real frameworks test-containers test-cgroup2 test-python differential lock clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -62,6 +62,12 @@ test-examples-needs: $(FRAMEWORKS) | $(JOB_MAKERS) # all that they install; .ci/
 
 verdicts: $(FRAMEWORKS) ## run tests/diagnosis/programs and ask `why`: how often it is right, silent, wrong (VERDICTS=name: those alone)
 	$(BIN)/python -m tests.diagnosis.verdicts $(VERDICTS)
+
+looks: $(FRAMEWORKS) ## ask `why` of the healthy programs of that corpus again and again: no answer may be an alarm (LOOKS=1000, WITHIN=1800 s)
+	$(BIN)/python -m tests.diagnosis.verdicts --looks $(or $(LOOKS),1000) --within $(or $(WITHIN),1800)
+
+verdicts-real: $(FRAMEWORKS) ## the part of that corpus that can run on a real node (root; after `make real-cluster`; apt-get install containerd)
+	$(BIN)/python -m tests.diagnosis.real_verdicts $(VERDICTS)
 
 frameworks: $(FRAMEWORKS) ## the table of docs/frameworks.md, held against the frameworks themselves (fetches small ones)
 	$(BIN)/python -m pytest -rs -m examples tests/frameworks
