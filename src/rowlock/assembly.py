@@ -193,6 +193,7 @@ class Server:
                 oidc=provider.logins if provider else None,
                 look_up_token=provider.tokens.look_up if provider else None,
                 event_files=EventFiles(self.data_dir) if cluster.kubelet else None,
+                read_program=cluster.kubelet.engine_images.read_program if cluster.kubelet else None,
             ),
             take_snapshot=take_snapshot,
             diagnose=explain_failure,

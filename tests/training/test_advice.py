@@ -10,6 +10,7 @@ import pytest
 from rowlock.kinds import JAXJOB, MPIJOB, PYTORCHJOB, TFJOB, XGBOOSTJOB, Kind
 from rowlock.objects import Object
 from rowlock.training.admission.advice import HINTS, hint_for, job_remarks, late_refusal
+from rowlock.training.admission.group_advice import group_remarks
 from rowlock.training.admission.webhooks import review_job
 from rowlock.training.frameworks.registry import FRAMEWORKS
 
@@ -153,3 +154,45 @@ def test_a_shell_that_keeps_signals_from_its_program_is_named(command: list[str]
     made["template"]["spec"]["containers"][0]["command"] = command
     remarks = job_remarks(PYTORCHJOB, job(PYTORCHJOB, replicas={"Master": made}))
     assert any("may not pass SIGTERM on" in text for text in remarks) == is_warned_of
+
+
+NEEDS = "and the operator does not set it: add LOCAL_RANK=0, or start the program with torchrun"
+
+
+@pytest.mark.parametrize(
+    ("command", "program", "words"),
+    [
+        (["python", "train.py"], "import torch\nimport speechbrain as sb\n", f"SpeechBrain trains a copy in each pod where LOCAL_RANK is not set, {NEEDS}"),
+        (["python", "train.py"], "    from mmengine.runner import Runner\n", NEEDS),
+        (["python", "-c", "import ignite.distributed as idist; idist.Parallel"], "", f"Ignite's Parallel needs LOCAL_RANK, {NEEDS}"),
+        (["sh", "-c", "cd /w && exec python -m composer.train"], "", "Composer needs LOCAL_RANK, LOCAL_WORLD_SIZE and NODE_RANK"),
+        (["fabric", "run", "train.py"], "", "`fabric run` reads flags only"),
+        (["composer", "train.py"], "", "composer's launcher reads flags"),
+        (["sh", "-c", "FORCE_TORCHRUN=1 llamafactory-cli train a.yaml"], "", "set NNODES=$WORLD_SIZE and NODE_RANK=$RANK"),
+        (["fabric", "run", "--num-nodes", "2", "train.py"], "", ""),
+        (["sh", "-c", "NNODES=2 NODE_RANK=$RANK llamafactory-cli train"], "", ""),
+        (["torchrun", "train.py"], "import speechbrain", ""),
+        (["sh", "-c", "exec torchrun --nproc-per-node=2 train.py"], "import deepspeed", ""),
+        (["sh", "-c", "LOCAL_RANK=0 python train.py"], "import deepspeed", ""),
+        (["python", "train.py"], 'import deepspeed, os\nos.environ.setdefault("LOCAL_RANK", "0")', ""),
+        (["python", "train.py"], "import torch  # not speechbrain\nimport composers\n", ""),
+        (["python", "train.py"], "", ""),
+    ],
+)  # fmt: skip
+def test_a_framework_that_needs_more_than_the_operator_sets_is_named(
+    command: list[str], program: str, words: str
+) -> None:
+    made = job(
+        PYTORCHJOB, replicas={"Master": pods(PYTORCHJOB, command=command), "Worker": pods(PYTORCHJOB, command=command)}
+    )
+    said = group_remarks(PYTORCHJOB, made, {"Master": program, "Worker": program})
+    assert len(said) == bool(words) and words in "".join(said)
+    alone = job(PYTORCHJOB, replicas={"Master": pods(PYTORCHJOB, command=command)})
+    assert group_remarks(PYTORCHJOB, alone, {"Master": program}) == [], "one pod has nobody to meet"
+
+
+def test_a_variable_of_the_manifest_is_enough() -> None:
+    container: dict[str, Any] = {"command": ["python", "train.py"], "env": [{"name": "LOCAL_RANK", "value": "0"}]}
+    made = job(PYTORCHJOB, replicas={"Master": pods(PYTORCHJOB, **container), "Worker": pods(PYTORCHJOB, **container)})
+    assert group_remarks(PYTORCHJOB, made, {"Master": "import speechbrain"}) == []
+    assert group_remarks(MPIJOB, job(MPIJOB, replicas={"Worker": pods(MPIJOB, 2)}), {}) == []

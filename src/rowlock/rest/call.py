@@ -102,6 +102,8 @@ class RestSettings:
     """How jobs request gang scheduling from a real cluster's scheduler; None for the embedded scheduler."""
     event_files: RunEventFiles | None = None
     """The event files of runs; None without embedded nodes: then they lie in volumes that this server does not see."""
+    read_program: Callable[[Object], str] | None = None
+    """Reads the program of a pod like this from the disk, "" when it cannot; None without embedded nodes."""
 
 
 SnapshotSource = Callable[[], Snapshot] | None

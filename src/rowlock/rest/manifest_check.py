@@ -14,6 +14,7 @@ from rowlock.rest.call import RestCall
 from rowlock.rest.scheduler import parse_manifests, project_namespace
 from rowlock.rest.workload_routes.pod_trial import pod_causes
 from rowlock.training.admission import advice
+from rowlock.training.admission.group_advice import group_remarks
 from rowlock.training.defaults import parse_job
 from rowlock.training.frameworks.registry import FRAMEWORKS
 from rowlock.workloads.body_fields import did_you_mean
@@ -51,6 +52,7 @@ async def _check_object(call: RestCall, obj: Object, namespace: str) -> dict[str
     if kind in kinds.JOBS and not refused:
         refused = advice.late_refusal(kind, placed)
         result["remarks"] = [] if refused else advice.job_remarks(kind, placed) + await _pod_remarks(call, placed)
+        result["remarks"] += [] if refused else await _group_remarks(call, kind, placed)
     if not refused:
         result["remarks"] += await image_problems(call, kind, placed)
         result["remarks"] += machine_remarks(call, kind, placed)
@@ -63,6 +65,15 @@ async def _pod_remarks(call: RestCall, job: Object) -> list[str]:
     return [
         f"the job is accepted, but no pod can be made with it: {c.field}: {c.message}" for c in dict.fromkeys(causes)
     ]
+
+
+async def _group_remarks(call: RestCall, kind: kinds.Kind, job: Object) -> list[str]:
+    """Remarks on frameworks that would not form one group; of programs whose files are on this machine, by what they import."""
+    read, programs = call.context.settings.read_program, dict[str, str]()
+    replicas = parse_job(FRAMEWORKS[kind], job).replicas if kind in FRAMEWORKS else {}
+    if read is not None:
+        programs = {type_: await asyncio.to_thread(read, replica.template) for type_, replica in replicas.items()}
+    return group_remarks(kind, job, programs) if replicas else []
 
 
 async def image_problems(call: RestCall, kind: kinds.Kind, obj: Object) -> list[str]:

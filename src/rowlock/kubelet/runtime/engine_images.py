@@ -22,6 +22,7 @@ from rowlock.kubelet.images.images import Image, Images, command_line, is_kubect
 from rowlock.kubelet.pod.facts import ContainerConfigError, Problem
 from rowlock.kubelet.pod.pod_state import PodState
 from rowlock.kubelet.pod.spec import ContainerSpec, PodSpec, parse_pod_spec
+from rowlock.kubelet.runtime.program_files import read_program
 from rowlock.kubelet.shim import engine_client
 from rowlock.kubelet.shim.engine_client import Engine, EngineError
 from rowlock.objects import Object, uid
@@ -185,6 +186,10 @@ class EngineImages:
             if isinstance(command, Problem):
                 sentences.append(f"{command.reason}: {command.message}")
         return list(dict.fromkeys(sentences))
+
+    def read_program(self, template: Object) -> str:
+        """The text of the program of such a pod; "" when it cannot be read here."""
+        return read_program(template, self.images.find)
 
     async def inspect_pulled_image(self, name: str) -> int | None:
         """Looks for an image after a pull. Returns its size in bytes, None = it is not there."""
