@@ -91,4 +91,4 @@ def test_what_they_found_at_their_start_is_what_they_find_after_a_cold_one(start
 def _values(said: str) -> dict[str, str]:
     """The lines that the program printed, without what the libraries say of themselves."""
     names = ("uniform", "generator", "layer", "dropout", "shuffle", "python", "normal", "permutation", "numpy")
-    return dict(line.split(" ", 1) for line in said.splitlines() if line.startswith(names) and " " in line)  # type: ignore[misc]
+    return dict(line.split(" ", 1) for line in said.splitlines() if line.startswith(names) and " " in line)
