@@ -9,8 +9,10 @@ It imports little at first: while the heavy modules are imported here, a child p
 from __future__ import annotations
 
 import argparse
+import contextlib
 import gc
 import logging
+import os
 import resource
 import stat
 import subprocess
@@ -19,7 +21,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from rowlock.authentication.oidc import settings as oidc_settings
 from rowlock.errors import ApiError, BadRequest, Unavailable
@@ -178,9 +180,32 @@ class RateLimit(logging.Filter):
         return True
 
 
-def configure_logging() -> None:
+class BoundedLog(logging.StreamHandler[TextIO]):
+    """stderr; where it is `file`, a log of `longest` bytes is renamed to `….1` in place of the one before it, and a new one begun."""
+
+    def __init__(self, file: Path, longest: int = 16 << 20) -> None:
+        super().__init__()
+        self._file, self._longest = file, longest
+
+    def emit(self, record: logging.LogRecord) -> None:
+        super().emit(record)
+        with contextlib.suppress(OSError):  # a full disk, a file that somebody moved: the next line tries again
+            written = os.fstat(self.stream.fileno())
+            if written.st_size > self._longest and os.path.samestat(written, os.stat(self._file)):
+                self._begin_anew(written)
+
+    def _begin_anew(self, written: os.stat_result) -> None:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+        streams = [number for number in (1, self.stream.fileno()) if os.path.samestat(os.fstat(number), written)]
+        os.replace(self._file, f"{self._file}.1")
+        with open(os.open(self._file, flags, 0o600), "ab") as new:
+            for number in streams:
+                os.dup2(new.fileno(), number)
+
+
+def configure_logging(data_dir: Path) -> None:
     """Log level INFO and above to stderr, rate limited."""
-    handler = logging.StreamHandler()
+    handler = BoundedLog(data_dir / "server.log")
     handler.setFormatter(LineFormatter())
     handler.addFilter(RateLimit())
     logging.basicConfig(level=logging.INFO, handlers=[handler])
@@ -189,7 +214,7 @@ def configure_logging() -> None:
 def main(argv: list[str] | None = None) -> int:
     """Run the server. Exit code 0 after a graceful stop, 1 with one sentence when it cannot start."""
     options = parse_arguments(argv)
-    configure_logging()
+    configure_logging(options.data_dir)
     unknown_parts = {part for part in options.without.split(",") if part} - set(OPTIONAL_PARTS)
     if unknown_parts:
         print(

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from tests.end_to_end.cluster import Cluster, make
 
-from rowlock.kubelet.node.leftovers import set_aside
+from rowlock.kubelet.node import leftovers
+from rowlock.kubelet.node.leftovers import limit_growth, set_aside
 
 CLAIM = {
     "metadata": {"name": "data"},
@@ -96,3 +97,35 @@ def test_a_new_directory_has_nothing_to_set_aside(tmp_path: Path) -> None:
     (tmp_path / "pods").mkdir()
     assert set_aside(tmp_path, 0.0) == ""
     assert sorted(path.name for path in tmp_path.iterdir()) == ["images", "pods"]
+
+
+def test_what_was_set_aside_goes_after_thirty_days(tmp_path: Path) -> None:
+    now, day = 1_800_000_000.0, 86400.0
+    for age in (31, 29):
+        (tmp_path / "claims" / f"c{age}").mkdir(parents=True)
+        assert "are kept for 30 days in" in set_aside(tmp_path, now - age * day)
+    outside = tmp_path / "precious"
+    outside.mkdir()
+    old = next(path for path in tmp_path.glob("previous-*") if (path / "claims" / "c31").exists())
+    (old / "claims" / "link").symlink_to(outside)
+    (tmp_path / "previous-notes").mkdir()  # not ours
+    assert limit_growth(tmp_path, now) == [old.name]
+    assert {path.name for path in tmp_path.glob("previous-*/claims/*")} == {"c29"}
+    assert outside.is_dir() and (tmp_path / "previous-notes").is_dir()
+    assert limit_growth(tmp_path, now) == []
+
+
+def test_a_long_log_of_the_pod_host_is_put_aside_while_it_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leftovers, "LONGEST_LOG", 10)
+    path, aside = tmp_path / "podhost.log", tmp_path / "podhost.log.1"
+    limit_growth(tmp_path, 0.0)
+    with open(path, "ab", buffering=0) as log:
+        log.write(b"short\n")
+        limit_growth(tmp_path, 0.0)
+        assert path.read_bytes() == b"short\n" and not aside.exists()
+        log.write(b"and long\n")
+        limit_growth(tmp_path, 0.0)
+        log.write(b"goes on\n")
+    assert (path.read_bytes(), aside.read_bytes()) == (b"goes on\n", b"short\nand long\n")

@@ -17,6 +17,7 @@ from tests.hostile.limits.shots import KNOWN, drawn
 LONGEST_TURN = 2.0  # seconds of its processor
 LONGEST_ANSWER = 60.0  # seconds, while other tests have the machine, too
 MOST_GROWTH = 600 << 20  # bytes of memory that one of them may leave behind
+MOST_THREADS = 64  # the pool of asyncio has 32; what grows with requests or pods would have hundreds by then
 DRAWN = 30
 
 
@@ -33,6 +34,7 @@ def test_valid_objects_near_every_limit_stop_nobody(tmp_path: Path) -> None:
                 barrage.clear()
             for shot in islice(drawn("first"), DRAWN):
                 barrage.fire(shot)
+            assert barrage.threads() <= MOST_THREADS
         finally:
             neighbour.stop()
     findings = [str(i) for i in barrage.impacts if i.turn > LONGEST_TURN or i.growth > MOST_GROWTH or i.failure]

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import logging
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 from rowlock.serve import BURST, WINDOW, LineFormatter, RateLimit
@@ -42,3 +45,23 @@ def test_a_flood_of_one_kind_is_cut_and_counted() -> None:
     assert limit.filter(next_record)
     assert next_record.getMessage() == "pod z is odd (30 lines like this one were left out)"
     assert record("x").getMessage() == "x"
+
+
+def test_a_log_that_grew_long_is_put_aside_while_the_server_writes(tmp_path: Path) -> None:
+    """In a process of its own, for it exchanges the descriptors of stdout and stderr."""
+    script = (
+        "import logging, pathlib, sys; from rowlock.serve import BoundedLog\n"
+        "log = logging.getLogger('x'); log.addHandler(BoundedLog(pathlib.Path(sys.argv[1]), 1000))\n"
+        "for n in range(200): log.warning('%d ' + 'x' * 20, n)\n"
+        "print('stdout, too', flush=True)"
+    )
+    path, other = tmp_path / "server.log", tmp_path / "other.log"
+    for file in (path, other):
+        with open(file, "ab") as output:
+            subprocess.run([sys.executable, "-c", script, str(path)], stdout=output, stderr=output, check=True)
+    aside = tmp_path / "server.log.1"
+    assert 1000 < aside.stat().st_size < 1100 and path.stat().st_size < 1100 and path.stat().st_mode & 0o077 == 0
+    assert path.read_text().endswith("xx\nstdout, too\n")
+    numbers = [int(line.split()[0]) for line in (aside.read_text() + path.read_text()).splitlines()[:-1]]
+    assert numbers == list(range(numbers[0], 200)), "no line is lost between the two"
+    assert len(other.read_text().splitlines()) == 201, "a file that is not ours is the user's"

@@ -17,6 +17,7 @@ from tests.storage.conftest import Opened, config, run, story, take
 
 from rowlock import errors, kinds, objects
 from rowlock.api import WriteOptions, WriteSequence
+from rowlock.storage import journal
 from rowlock.storage.group_commit import HISTORY_SECONDS
 from rowlock.storage.journal import Journal
 from rowlock.storage.store import Store
@@ -277,6 +278,30 @@ def test_history_is_forgotten_after_five_minutes(file: Path) -> None:
             assert store.revision < commits.kept_revisions
 
     run(body())
+
+
+def test_a_start_gives_back_what_a_peak_left_free(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journal, "SMALL_FILE", 1 << 20)
+
+    async def peak() -> None:
+        async with Opened(file) as store:
+            store._group_commit.kept_revisions = 0  # type: ignore[union-attr]
+            for number in range(100):
+                await store.create(CM, {**config(f"n{number}"), "data": {"k": "x" * 100_000}})
+            for number in range(99):
+                await store.delete(CM, "default", f"n{number}")
+            for number in range(200):
+                await store.create(CM, config(f"small{number}"))
+
+    async def left() -> tuple[int, int]:
+        async with Opened(file) as store:
+            return len((await store.list(CM)).items), store.revision
+
+    run(peak())
+    large = file.stat().st_size
+    found = run(left())
+    assert large > 7 << 20 and file.stat().st_size < large // 4
+    assert found == run(left()) == (201, 1 + 100 + 99 + 200)
 
 
 def test_revisions_never_go_back_even_when_all_rows_are_gone(file: Path) -> None:

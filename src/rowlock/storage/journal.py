@@ -8,6 +8,7 @@ transactions: rows that were superseded long ago go out while new ones come in, 
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 import sqlite3
 import time
@@ -34,6 +35,10 @@ _ROWS_PER_INSERT = 64
 """Rows of one INSERT. Each statement reacquires the GIL, which a busy event loop releases late: so a batch uses as few
 statements as possible."""
 _DELETE_ROWS = "DELETE FROM log WHERE revision IN (SELECT value FROM json_each(?))"
+
+
+SMALL_FILE = 64 << 20
+"""Bytes up to which a database keeps its free pages."""
 
 
 class Journal:
@@ -90,6 +95,7 @@ class Journal:
                 self._prepare(log)
                 if self._recovery is None:
                     self._recovery = read_recovery(log, self.path)
+                _give_back_pages(log, self.path)
                 log.execute("UPDATE mark SET compacted = ? WHERE compacted < ?", [self._recovery.compacted] * 2)
                 self._note.write(self._recovery.revision)
             except BaseException:
@@ -197,6 +203,20 @@ def _flock(file: IO[str]) -> None:
             if time.monotonic() > deadline:
                 raise
         time.sleep(0.01)
+
+
+def _give_back_pages(log: sqlite3.Connection, path: Path) -> None:
+    """Write a file anew of which three quarters are free pages: it had the size of its peak for ever. It costs the time and the room of
+    what is in it."""
+    (free,), (pages,), (size,) = (
+        log.execute(f"PRAGMA {what}").fetchone() for what in ("freelist_count", "page_count", "page_size")
+    )
+    if pages * size > SMALL_FILE and free * 4 > pages * 3:
+        try:
+            log.execute("VACUUM")
+            log.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        except sqlite3.OperationalError as error:  # there is no room for a second one: it serves as it is
+            logging.getLogger(__name__).warning("%s keeps %d MiB of free pages: %s", path, free * size >> 20, error)
 
 
 def acquire_lock(path: Path) -> IO[str]:

@@ -172,6 +172,9 @@ class Barrage:
                         self.ask("PATCH", at, {"metadata": {"finalizers": None}}, "application/merge-patch+json")
                     self.ask("DELETE", at, {"gracePeriodSeconds": 0})
 
+    def threads(self) -> int:
+        return int(psutil.Process(self.process.pid).num_threads())
+
     def _resident(self) -> int:
         return int(psutil.Process(self.process.pid).memory_info().rss)
 

@@ -1,4 +1,4 @@
-"""Sets aside what another cluster left in the data directory; it is never deleted and never adopted.
+"""Sets aside what another cluster left in the data directory; it is never adopted, and deleted after 30 days.
 
 A cluster whose database is missing or empty knows no pod and no claim. The kubelet would take everything on disk for
 leftovers of deleted pods: it would kill programs and delete persistent volumes that only look unowned.
@@ -6,9 +6,12 @@ leftovers of deleted pods: it would kill programs and delete persistent volumes 
 
 from __future__ import annotations
 
+import calendar
 import contextlib
 import json
+import logging
 import os
+import shutil
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -17,15 +20,23 @@ from typing import Any
 from rowlock import kinds
 from rowlock.api import View
 from rowlock.errors import Conflict
+from rowlock.kubelet.files import beneath
 from rowlock.kubelet.pod.directory import PodDirectories
 from rowlock.kubelet.pod.facts import Run
 from rowlock.kubelet.runtime import processes
 from rowlock.kubelet.volumes.volumes import claim_directory
 from rowlock.objects import uid
 
+log = logging.getLogger(__name__)
 _DIRECTORIES = ("pods", "logs", "claims", "checkpoints", "deaths", "remarks")
 """Directories that belong to the objects of one cluster. Images belong to the machine."""
 _MOST_NAMED = 10
+_ASIDE = "previous-"
+_ASIDE_TIME = "%Y%m%dT%H%M%SZ"
+KEPT_ASIDE_DAYS = 30
+"""Days for which what another cluster left is kept."""
+LONGEST_LOG = 16 << 20
+"""Bytes of the pod host's log from which it is put aside, in place of the one before it."""
 
 
 def set_aside(data_dir: Path, now: float) -> str:
@@ -35,15 +46,36 @@ def set_aside(data_dir: Path, now: float) -> str:
     found = [name for name in _DIRECTORIES if (data_dir / name).is_dir() and any((data_dir / name).iterdir())]
     if not found:
         return ""
-    aside = data_dir / f"previous-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime(now))}"
+    aside = data_dir / f"{_ASIDE}{time.strftime(_ASIDE_TIME, time.gmtime(now))}"
     aside.mkdir(mode=0o700)
     for name in found:
         (data_dir / name).rename(aside / name)
     return (
-        f"cluster.db was missing or empty, so this is a new cluster; {', '.join(found)} of the cluster before it are kept in"
-        f" {aside}, and programs of its pods may still run. To have that cluster back: `rowlock down`, put its cluster.db and"
+        f"cluster.db was missing or empty, so this is a new cluster; {', '.join(found)} of the cluster before it are kept for"
+        f" {KEPT_ASIDE_DAYS} days in {aside}, and programs of its pods may still run. To have that cluster back: `rowlock down`, put its cluster.db and"
         f" these directories where they were, `rowlock up`"
     )
+
+
+def limit_growth(data_dir: Path, now: float) -> list[str]:
+    """Removes what was set aside more than `KEPT_ASIDE_DAYS` ago, and puts a long log of the pod host aside. Returns what was removed.
+
+    `now`: seconds since the epoch. Blocks as long as the removal takes. What cannot be removed now is tried again at the next call."""
+    removed = []
+    for place in sorted(data_dir.glob(f"{_ASIDE}*")):
+        with contextlib.suppress(ValueError, OSError):  # ValueError: a directory of somebody else
+            made = calendar.timegm(time.strptime(place.name.removeprefix(_ASIDE), _ASIDE_TIME))
+            if now - made > KEPT_ASIDE_DAYS * 86400.0:
+                beneath.remove_path(str(place))
+                removed.append(place.name)
+                log.info("%s, which another cluster left, is removed", place.name)
+    with contextlib.suppress(FileNotFoundError):
+        written = data_dir / "podhost.log"
+        if written.stat().st_size > LONGEST_LOG:  # the pod host has it open for appending: it is copied and emptied
+            with contextlib.suppress(OSError):  # on a full disk there is room again when it is empty
+                shutil.copyfile(written, f"{written}.1")
+            os.truncate(written, 0)
+    return removed
 
 
 def describe_unknown(data_dir: Path, view: View) -> str:

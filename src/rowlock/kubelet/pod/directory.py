@@ -94,6 +94,7 @@ class PodDirectories:
     def __init__(self, data: Path, on_logs_aside: Callable[[str], None] | None = None) -> None:
         """`on_logs_aside` is called with each directory into which logs were moved; if given, the logs of all restarts are moved."""
         self._on_logs_aside = on_logs_aside
+        self.data = data
         self.pods = data / "pods"
         self.logs = data / "logs"
         for directory in (self.pods, self.logs):
@@ -207,6 +208,11 @@ class PodDirectories:
         if self._on_logs_aside is not None and log_directory.is_dir():
             self._on_logs_aside(str(log_directory))
         return refusal
+
+    def collect_garbage(self) -> None:
+        """Finishes removals, and removes logs beyond what is kept."""
+        self.finish_removals()
+        self.forget_old_logs()
 
     def finish_removals(self) -> None:
         """Finishes removals that a killed server or a full disk has interrupted."""

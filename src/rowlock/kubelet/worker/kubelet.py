@@ -27,7 +27,7 @@ from rowlock.kubelet.network.gateway import Gateway
 from rowlock.kubelet.network.host_ports import HostPorts
 from rowlock.kubelet.network.pod_network import PodNetwork, choose_network
 from rowlock.kubelet.network.service_relays import ServiceRelays
-from rowlock.kubelet.node import gpu_watch, machine, pids_watch, registration
+from rowlock.kubelet.node import gpu_watch, leftovers, machine, pids_watch, registration
 from rowlock.kubelet.node.machine import NodePlan
 from rowlock.kubelet.node.node_context import NodeContext, PodHostAbilities
 from rowlock.kubelet.node.tmp_watch import TmpWatch
@@ -365,8 +365,8 @@ class Kubelet:
 
     async def _collect_garbage(self) -> None:
         """Removes what deleted pods and claims left behind."""
-        await asyncio.to_thread(self.directories.finish_removals)
-        await asyncio.to_thread(self.directories.forget_old_logs)
+        await asyncio.to_thread(self.directories.collect_garbage)
+        await asyncio.to_thread(leftovers.limit_growth, self.directories.data, self._settled_clock())
         await self._runtime.remove_orphans()
         remove_expired = self._checkpoints.remove_expired
         for job in await asyncio.to_thread(remove_expired, live_owner_uids(self._view), self._settled_clock()):
