@@ -128,6 +128,7 @@ docs: $(STAMP) ## regenerate what is generated: command reference, map of the ro
 	$(BIN)/python scripts/make_runai_table.py
 	$(BIN)/python scripts/make_room_map.py
 	$(BIN)/python scripts/make_sync_client.py
+	$(BIN)/python scripts/make_ui_types.py
 	$(BIN)/python scripts/make_chart.py
 
 soak: $(STAMP) ## 100,000 seeds of the simulation, calm and contested (SEEDS=… FROM=… JOBS=…)

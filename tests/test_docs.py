@@ -109,7 +109,8 @@ def test_commands_on_the_page_run(page: Path, tmp_path: Path) -> None:
 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize(
-    "script", ["make_cli_reference.py", "make_runai_table.py", "make_room_map.py", "make_sync_client.py"]
+    "script",
+    ["make_cli_reference.py", "make_runai_table.py", "make_room_map.py", "make_sync_client.py", "make_ui_types.py"],
 )
 def test_generated_files_are_what_the_code_says(script: str) -> None:
     done = subprocess.run([sys.executable, f"scripts/{script}", "--check"], cwd=REPO, capture_output=True, text=True)

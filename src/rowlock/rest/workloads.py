@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from rowlock import kinds, objects
+from rowlock.answers import workloads as answers
 from rowlock.api import DeleteOptions, WriteOptions
 from rowlock.errors import AlreadyExists, BadRequest, Cause, Conflict, NotFound
 from rowlock.kinds import Kind
@@ -93,7 +94,7 @@ async def submit(call: RestCall) -> Any:
     return await submit_workload(call, request, runai_json.distributed_workload_json)
 
 
-async def submit_workload(call: RestCall, request: Submission, to_json: Callable[[Workload], dict[str, Any]]) -> Any:
+async def submit_workload(call: RestCall, request: Submission, to_json: Callable[[Workload], Any]) -> Any:
     """Create the job of a parsed request and what belongs to it; answers 202 with the JSON of `to_json`. With dryRun=true only show the
     objects. Raises BadRequest, AlreadyExists, Conflict, and errors of admission."""
     dry_run = call.flag("dryRun")
@@ -335,7 +336,7 @@ async def index(call: RestCall) -> Any:
         await select_rows(cache, parsed_query, call.context.sorted_rows), parsed_query
     )
     page_workloads: list[Workload] = []
-    bodies: list[dict[str, Any]] = []
+    bodies: list[answers.Workload] = []
     for number, row in enumerate(page, 1):
         if (workload := cache.workload(row.uid)) is not None:
             page_workloads.append(workload)
@@ -360,7 +361,7 @@ async def _parse_list_query(call: RestCall) -> list_query.Query:
 
 
 async def _fill_creation_failures(
-    call: RestCall, page_workloads: Sequence[Workload], bodies: Sequence[dict[str, Any]]
+    call: RestCall, page_workloads: Sequence[Workload], bodies: Sequence[answers.Workload]
 ) -> None:
     """Add the reason to pending workloads whose pods the operator cannot create."""
     messages: dict[str, dict[str, str]] = {}

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from rowlock import objects
+from rowlock.answers import workloads as answers
 from rowlock.objects import Object
 from rowlock.workloads.frameworks import ROLES
 from rowlock.workloads.phase import STARTED_BY_ANNOTATION, is_queued, pending_message
@@ -115,7 +116,7 @@ def _is_replica_name(pod: str, job: str) -> bool:
     return role in _ROLES and (objects.is_digits(number) or not number)
 
 
-def event_json(event: Object, cluster: str) -> dict[str, Any]:
+def event_json(event: Object, cluster: str) -> answers.Event:
     """Run:ai's Event JSON."""
     regarding = event.get("involvedObject") or {}
     return {
@@ -127,11 +128,16 @@ def event_json(event: Object, cluster: str) -> dict[str, Any]:
         "reason": event.get("reason") or "",
         "source": (event.get("source") or {}).get("component") or event.get("reportingComponent") or "",
         "count": _times(event),
-        "involvedObject": {field: regarding.get(field, "") for field in ("uid", "kind", "name", "namespace")},
+        "involvedObject": {
+            "uid": regarding.get("uid", ""),
+            "kind": regarding.get("kind", ""),
+            "name": regarding.get("name", ""),
+            "namespace": regarding.get("namespace", ""),
+        },
     }
 
 
-def history(workload: Workload, events: Iterable[Object]) -> list[dict[str, Any]]:
+def history(workload: Workload, events: Iterable[Object]) -> list[answers.HistoryRecord]:
     """Phase changes (from the job's conditions) and events, oldest first."""
     records = [_phase_update(workload.job, "Creating", "", "")]
     for condition in objects.dig(workload.job, "status.conditions", []):
@@ -139,29 +145,32 @@ def history(workload: Workload, events: Iterable[Object]) -> list[dict[str, Any]
         if phase:
             transition_time = str(condition.get("lastTransitionTime") or "")
             records.append(_phase_update(workload.job, phase, str(condition.get("message") or ""), transition_time))
-    for event in events:
-        meta = {"creationTimestamp": event_time(event), "type": "Event"}
-        records.append({"meta": meta, "spec": {"event": event_json(event, workload.cluster)}})
+    records += [_event_record(event, workload.cluster) for event in events]
     return sorted(records, key=lambda r: str(r["meta"]["creationTimestamp"]))
 
 
 def recorded_history(
     phases: Iterable[tuple[float, str, str]], events: Iterable[Object], cluster: str
-) -> list[dict[str, Any]]:
+) -> list[answers.HistoryRecord]:
     """The same from recorded phases: (Unix seconds, phase, message)."""
     records = [_phase_record(phase, message, objects.micro_timestamp(at)) for at, phase, message in phases]
-    for event in events:
-        meta = {"creationTimestamp": event_time(event), "type": "Event"}
-        records.append({"meta": meta, "spec": {"event": event_json(event, cluster)}})
+    records += [_event_record(event, cluster) for event in events]
     return sorted(records, key=lambda r: str(r["meta"]["creationTimestamp"]).rstrip("Z"))
 
 
-def _phase_update(job: Object, phase: str, message: str, transition_time: str) -> dict[str, Any]:
+def _event_record(event: Object, cluster: str) -> answers.HistoryRecord:
+    return {
+        "meta": {"creationTimestamp": event_time(event), "type": "Event"},
+        "spec": {"event": event_json(event, cluster)},
+    }
+
+
+def _phase_update(job: Object, phase: str, message: str, transition_time: str) -> answers.HistoryRecord:
     return _phase_record(phase, message, transition_time or str(objects.meta(job).get("creationTimestamp") or ""))
 
 
-def _phase_record(phase: str, message: str, moment: str) -> dict[str, Any]:
-    update = {"phase": phase, "phaseMessage": message}
+def _phase_record(phase: str, message: str, moment: str) -> answers.HistoryRecord:
+    update: answers.PhaseUpdate = {"phase": phase, "phaseMessage": message}
     return {"meta": {"creationTimestamp": moment, "type": "PhaseUpdate"}, "spec": {"phaseUpdate": update}}
 
 
@@ -170,7 +179,7 @@ def is_undecided(workload: Workload) -> bool:
     return workload.status().phase in ("Pending", "Creating") and not pending_message(workload.group, workload.pods)[0]
 
 
-def explanation(workload: Workload, events: Iterable[Object]) -> dict[str, Any]:
+def explanation(workload: Workload, events: Iterable[Object]) -> answers.ExplanationFields:
     """Why the workload is in its phase: the scheduler's message and record, its eviction, and warnings."""
     status = workload.status()
     message, reason = pending_message(workload.group, workload.pods)
@@ -252,7 +261,7 @@ def explain_workload(workload: Workload, diagnosis: dict[str, Any], events: Iter
     return {"name": name, "phase": status.phase, "sentence": sentence, **diagnosis, "ends": stops_of(all_events)}
 
 
-def stops_of(events: Iterable[Object]) -> list[dict[str, Any]]:
+def stops_of(events: Iterable[Object]) -> list[answers.ContainerStop]:
     """How stopped containers ended: the action and the grace period. From the kubelet's events, oldest first."""
     return [
         {

@@ -281,7 +281,7 @@ def select(
     return select_rows(rows, query, readers), query
 
 
-def list_body(name: str, rows: Sequence[R], query: Query, to_json: Callable[[R], dict[str, Any]]) -> dict[str, Any]:
+def list_body(name: str, rows: Sequence[R], query: Query, to_json: Callable[[R], Any]) -> dict[str, Any]:
     """Run:ai's list: the requested page under `name`, and `next` if there are more rows. Only the rows of the page are
     converted."""
     page, next_offset = page_of(rows, query)

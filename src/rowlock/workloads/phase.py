@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rowlock import objects
+from rowlock.answers.workloads import Phase
 from rowlock.objects import Object
 from rowlock.scheduling.model.from_objects import LAST_START_ANNOTATION
 from rowlock.training.jobset.model import REPLICATED_JOB_KEY
@@ -44,7 +45,7 @@ STOPPED_BY_ANNOTATION = "rowlock.dev/stopped-by"
 STARTED_BY_ANNOTATION = "rowlock.dev/started-by"
 """Annotation of a job that was submitted suspended: the scheduler that will unsuspend it."""
 TERMINAL = frozenset({"Completed", "Failed"})
-V1_STATUSES: dict[str, str] = {
+V1_STATUSES: dict[Phase, str] = {
     "Creating": "Pending", "Pending": "Pending", "Resuming": "Pending", "Initializing": "ContainerCreating",
     "Running": "Running", "Degraded": "Error", "Stopping": "Terminating", "Stopped": "Suspended",
     "Completed": "Succeeded", "Failed": "Failed", "Deleting": "Terminating",
@@ -60,7 +61,7 @@ _BROKEN = frozenset({"CrashLoopBackOff", "Error", "Failed", "OOMKilled", *_CREAT
 class WorkloadStatus:
     """A workload's status. `since` is when the phase began, as far as the objects tell; `status` is V1's word."""
 
-    phase: str
+    phase: Phase
     message: str
     reason: str
     since: str
@@ -76,12 +77,12 @@ def workload_status(job: Object, pods: Sequence[Object], group: Object | None) -
     return WorkloadStatus(phase, message, reason, since, word)
 
 
-def phase_of(job: Object, pods: Sequence[Object], group: Object | None) -> str:
+def phase_of(job: Object, pods: Sequence[Object], group: Object | None) -> Phase:
     """The phase, without its message."""
     return _phase_and_condition(job, pods, group)[0]
 
 
-def phase_and_message(job: Object, pods: Sequence[Object], group: Object | None) -> tuple[str, str]:
+def phase_and_message(job: Object, pods: Sequence[Object], group: Object | None) -> tuple[Phase, str]:
     """The phase and its message, without the rest of the status."""
     phase, condition = _phase_and_condition(job, pods, group)
     return phase, _explanation(job, pods, group, phase, condition)[0]
@@ -89,10 +90,11 @@ def phase_and_message(job: Object, pods: Sequence[Object], group: Object | None)
 
 def _phase_and_condition(
     job: Object, pods: Sequence[Object], group: Object | None
-) -> tuple[str, dict[str, Any] | None]:
+) -> tuple[Phase, dict[str, Any] | None]:
     if objects.is_deleting(job):
         return "Deleting", None
-    for kind, phase in ((succeeded_condition(job), "Completed"), ("Failed", "Failed")):
+    ends: tuple[tuple[str, Phase], ...] = ((succeeded_condition(job), "Completed"), ("Failed", "Failed"))
+    for kind, phase in ends:
         if objects.is_condition_true(job, kind):
             return phase, objects.condition(job, kind)
     if is_queued(job):
@@ -113,7 +115,7 @@ def is_queued(job: Object) -> bool:
     return is_suspended(job) and bool(objects.annotations(job).get(STARTED_BY_ANNOTATION))
 
 
-def _active_phase(job: Object, pods: Sequence[Object], group: Object | None) -> tuple[str, dict[str, Any] | None]:
+def _active_phase(job: Object, pods: Sequence[Object], group: Object | None) -> tuple[Phase, dict[str, Any] | None]:
     """The phase of a job that is neither finished nor suspended nor new."""
     desired = _pods_due(job, pods)
     if has_jobs(job):  # failed pods are kept beside their replacements
@@ -220,7 +222,7 @@ def _termination_text(terminated: dict[str, Any]) -> str:
     return f"Signal:{terminated['signal']}" if terminated.get("signal") else f"ExitCode:{terminated.get('exitCode', 0)}"
 
 
-def _v1_status(phase: str, pods: Sequence[Object]) -> str:
+def _v1_status(phase: Phase, pods: Sequence[Object]) -> str:
     """V1's word for the job: that of a broken or initializing pod, if the phase allows it, else that of the phase."""
     if phase not in ("Initializing", "Degraded", "Pending"):
         return V1_STATUSES.get(phase, phase)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from rowlock import objects
+from rowlock.answers import workloads as answers
 from rowlock.objects import Object
 from rowlock.training.batch_job.model import INDEX_KEY, JOB_NAME_LABEL
 from rowlock.training.frameworks.registry import FRAMEWORKS
@@ -162,12 +163,12 @@ def first_launched_rank(job: Object, pod: Object) -> int | None:
     return _pod_number(job, pod) * each if each else None
 
 
-def rank_fields(job: Object, pod: Object) -> dict[str, Any]:
+def rank_fields(job: Object, pod: Object) -> answers.RankFields:
     """The rank fields of a pod's JSON: `rank`, its label in merged logs, and `launchedRanks`, the `first` and `count` of the ranks that
     torchrun starts in it, or None if it starts one or their numbers are not known."""
     each = _ranks_per_pod(job)
     first = first_launched_rank(job, pod) if each > 1 else None
-    launched = None if first is None else {"first": first, "count": each}
+    launched: answers.LaunchedRanks | None = None if first is None else {"first": first, "count": each}
     return {"rank": rank_label(job, pod), "launchedRanks": launched}
 
 
@@ -215,7 +216,7 @@ def exit_code(pod: Object) -> int | None:
     return None
 
 
-def pod_json(pod: Object, workload: dict[str, Any], card_memory: int = 0) -> dict[str, Any]:
+def pod_json(pod: Object, workload: answers.Workload, card_memory: int = 0) -> answers.PodFields:
     """Run:ai's Pod JSON. `workload` is the JSON of its workload, `card_memory` the memory of its node's cards in MiB."""
     created = str(objects.meta(pod).get("creationTimestamp") or "")
     states = objects.dig(pod, "status.containerStatuses", [])
@@ -262,7 +263,7 @@ def _toleration(entry: dict[str, Any]) -> dict[str, Any]:
     return {field: entry.get(field) for field in fields}
 
 
-def _container(container: dict[str, Any], states: list[dict[str, Any]]) -> dict[str, Any]:
+def _container(container: Object, states: list[Object]) -> answers.PodContainer:
     state = next((s.get("state") or {} for s in states if s.get("name") == container["name"]), {})
     started = (state.get("running") or state.get("terminated") or {}).get("startedAt")
     return {"name": container["name"], "image": container.get("image", ""), "startedAt": started}

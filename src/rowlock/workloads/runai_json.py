@@ -11,9 +11,11 @@ import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from typing import Any
+from typing import Any, cast
 
 from rowlock import kinds, objects, submit_fields
+from rowlock.answers import Json
+from rowlock.answers import workloads as answers
 from rowlock.objects import Object
 from rowlock.scheduling.model import pod_requests
 from rowlock.scheduling.model.from_objects import PRIORITY_CLASS_VALUES
@@ -100,7 +102,7 @@ def category(job: Object) -> str:
     return objects.labels(job).get(job_objects.CATEGORY) or "Train"
 
 
-def workload_type(job: Object) -> str:
+def workload_type(job: Object) -> answers.WorkloadKind:
     """Training or Workspace for a batch/v1 Job or a lone Master with one pod; Distributed for all other jobs."""
     is_single = frameworks.is_batch_job(job) or set(frameworks.replica_specs(job)) == {"Master"}
     if not is_single or frameworks.desired_pods(job) != 1:
@@ -152,24 +154,26 @@ def guaranteed_until(workload: Workload) -> float | None:
 class SteadyFields:
     """The parts of a list item that only change with the job, its pods, its pod group, or the cards of nodes."""
 
-    fields: dict[str, Any]
+    fields: answers.Workload
     """A whole list item, in which the fields that depend on more are empty."""
     status: WorkloadStatus
     """The status derived from the objects, without a diagnosis."""
     milestones: times.Milestones
 
 
-def workload_json(workload: Workload, steady: SteadyFields | None = None) -> dict[str, Any]:
+def workload_json(workload: Workload, steady: SteadyFields | None = None) -> answers.Workload:
     """A list item of `GET /api/v1/workloads`. Callers that convert a workload repeatedly cache its `steady_fields`."""
     known = steady or steady_fields(workload)
-    return {**known.fields, **_passing_fields(workload, known)}
+    item = known.fields.copy()
+    _set_passing_fields(item, workload, known)
+    return item
 
 
 def steady_fields(workload: Workload) -> SteadyFields:
     """The fields of a list item that only change with the workload's objects, or the cards of nodes."""
     job, templates = workload.job, pod_templates(workload.job)
     status = workload_status(job, workload.pods, workload.group)
-    fields = {
+    fields: answers.Workload = {
         **_identity_fields(workload, templates),
         **_time_fields(job, status),
         "phase": status.phase,
@@ -189,28 +193,22 @@ def steady_fields(workload: Workload) -> SteadyFields:
     return SteadyFields(fields, status, times.read_milestones(job))
 
 
-def _passing_fields(workload: Workload, known: SteadyFields) -> dict[str, Any]:
-    """The fields that also depend on the clock, the project, its queue, usage and diagnosis."""
+def _set_passing_fields(item: answers.Workload, workload: Workload, known: SteadyFields) -> None:
+    """Set the fields that also depend on the clock, the project, its queue, usage and diagnosis."""
     project, now = workload.project, workload.clock()
     guaranteed = guaranteed_until(workload)
-    idle = count_idle_gpus(workload.pods, workload.latest_usage, now)
-    return {
-        "clusterId": workload.cluster,
-        "projectId": project.id,
-        "projectName": project.name,
-        "departmentId": project.department,
-        "departmentName": project.department,
-        "namespace": project.namespace,
-        "phaseMessage": workload.diagnosis(known.status.phase) or known.status.message,
-        "guaranteedRuntimeEndsAt": None if guaranteed is None else objects.timestamp(guaranteed),
-        "totalPendingTimeSeconds": known.milestones.waiting_seconds(now),
-        "totalRunningTimeSeconds": known.milestones.running_seconds(now),
-        "idleGpus": idle,
-        "idleAllocatedGpus": idle,
-    }
+    item["clusterId"] = workload.cluster
+    item["projectId"], item["projectName"] = project.id, project.name
+    item["departmentId"] = item["departmentName"] = project.department
+    item["namespace"] = project.namespace
+    item["phaseMessage"] = workload.diagnosis(known.status.phase) or known.status.message
+    item["guaranteedRuntimeEndsAt"] = None if guaranteed is None else objects.timestamp(guaranteed)
+    item["totalPendingTimeSeconds"] = known.milestones.waiting_seconds(now)
+    item["totalRunningTimeSeconds"] = known.milestones.running_seconds(now)
+    item["idleGpus"] = item["idleAllocatedGpus"] = count_idle_gpus(workload.pods, workload.latest_usage, now)
 
 
-def _identity_fields(workload: Workload, templates: PodTemplates) -> dict[str, Any]:
+def _identity_fields(workload: Workload, templates: PodTemplates) -> answers.WorkloadIdentity:
     job = workload.job
     source = objects.annotations(job).get(job_objects.SOURCE, "Other")
     return {
@@ -225,7 +223,7 @@ def _identity_fields(workload: Workload, templates: PodTemplates) -> dict[str, A
         "departmentId": "",
         "departmentName": "",
         "namespace": "",
-        "source": source,
+        "source": cast(answers.Source, source),
         "submittedBy": creator(job),
         "category": category(job),
         "priority": submission.PRIORITIES.get(priority_class(job)),
@@ -237,7 +235,7 @@ def _identity_fields(workload: Workload, templates: PodTemplates) -> dict[str, A
     }
 
 
-def _time_fields(job: Object, status: WorkloadStatus) -> dict[str, Any]:
+def _time_fields(job: Object, status: WorkloadStatus) -> answers.WorkloadTimes:
     created = created_at(job)
     return {
         "createdAt": created,
@@ -265,12 +263,15 @@ def _last_condition(job: Object) -> str:
     return str(conditions[-1].get("type")) if conditions else "Pending"
 
 
-def _conditions(job: Object) -> list[dict[str, Any]]:
-    names = ("type", "status", "message", "reason", "lastTransitionTime")
-    return [{n: c.get(n) for n in names} for c in objects.dig(job, "status.conditions", [])]
+def _conditions(job: Object) -> list[answers.Condition]:
+    return [
+        {"type": c.get("type"), "status": c.get("status"), "message": c.get("message"), "reason": c.get("reason"),
+         "lastTransitionTime": c.get("lastTransitionTime")}
+        for c in objects.dig(job, "status.conditions", [])
+    ]  # fmt: skip
 
 
-def _resource_fields(workload: Workload, templates: PodTemplates) -> dict[str, Any]:
+def _resource_fields(workload: Workload, templates: PodTemplates) -> answers.WorkloadResources:
     counts, desired_pods = count_pods(workload.pods), sum(count for _, count in templates)
     smallest_card = workload.card_memory("")
     requested = requested_resources(templates, smallest_card)
@@ -318,7 +319,7 @@ def allocated_gpus(workload: Workload) -> Decimal:
     return sum((compute.pod_gpus(pod, card) for pod, card in _holding_pods(workload)), Decimal(0))
 
 
-def _content_fields(workload: Workload, templates: PodTemplates) -> dict[str, Any]:
+def _content_fields(workload: Workload, templates: PodTemplates) -> answers.WorkloadContent:
     container = _first_container(templates)
     references = asset_references(workload.job)
     images = {c.get("image", "") for t, _ in templates for c in objects.dig(t, "spec.containers", [])}
@@ -331,11 +332,11 @@ def _content_fields(workload: Workload, templates: PodTemplates) -> dict[str, An
         "datasources": _references_with_names(references.get("datasources")),
         "environments": _references_with_names([references.get("environment")]),
         "externalConnections": [],
-        "childrenIds": [{"id": objects.uid(workload.job), "type": workload.job.get("kind")}],
+        "childrenIds": [{"id": objects.uid(workload.job), "type": str(workload.job.get("kind"))}],
     }
 
 
-def open_ports(job: Object, templates: PodTemplates) -> list[dict[str, Any]]:
+def open_ports(job: Object, templates: PodTemplates) -> list[answers.Port]:
     """The ports of its containers, each once, without the framework's own port for the rendezvous."""
     ports = [
         port
@@ -348,7 +349,7 @@ def open_ports(job: Object, templates: PodTemplates) -> list[dict[str, Any]]:
         return []
     kind = kinds.by_api_version(str(job.get("apiVersion")), str(job.get("kind")))
     framework = frameworks.by_kind(kind) if kind else None
-    found: dict[int, dict[str, Any]] = {}
+    found: dict[int, answers.Port] = {}
     for port in ports:
         number = port["containerPort"]
         if framework is None or number != framework.port.number:
@@ -366,10 +367,14 @@ def asset_references(job: Object) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _references_with_names(references: object) -> list[dict[str, Any]]:
+def _references_with_names(references: object) -> list[answers.TypedReference]:
     """The well-formed references: users can write annotations."""
-    entries = references if isinstance(references, list) else []
-    return [one for one in entries if isinstance(one, dict) and isinstance(one.get("name"), str)]
+    entries: list[Any] = references if isinstance(references, list) else []
+    return [
+        cast(answers.TypedReference, one)
+        for one in entries
+        if isinstance(one, dict) and isinstance(one.get("name"), str)
+    ]
 
 
 def main_container(job: Object) -> dict[str, Any]:
@@ -382,7 +387,7 @@ def _first_container(templates: PodTemplates) -> dict[str, Any]:
     return containers[0] if containers else {}
 
 
-def _additional_fields(workload: Workload, status: WorkloadStatus, templates: PodTemplates) -> dict[str, Any]:
+def _additional_fields(workload: Workload, status: WorkloadStatus, templates: PodTemplates) -> answers.AdditionalFields:
     counts = count_pods(workload.pods)
     chief = pods.chief_pod(workload.pods)
     container = _first_container(templates)
@@ -398,17 +403,17 @@ def _additional_fields(workload: Workload, status: WorkloadStatus, templates: Po
         "chief": objects.name(chief) if chief else "",
         "commandLine": objects.annotations(workload.job).get(job_objects.COMMAND_ANNOTATION, ""),
         "startedAt": objects.dig(workload.job, "status.startTime"),
-        "kind": workload.job.get("kind"),
+        "kind": str(workload.job.get("kind")),
         "image": container.get("image", ""),
         "ports": open_ports(workload.job, templates),
     }
 
 
-def workload_detail_json(workload: Workload) -> dict[str, Any]:
+def workload_detail_json(workload: Workload) -> answers.WorkloadDetailed:
     """`GET /api/v1/workloads/{id}`: the list item, and why the workload waits."""
     body = workload_json(workload)
     is_waiting = body["phase"] in ("Pending", "Creating") and body["phaseMessage"] and body["phaseReason"]
-    message = {
+    message: answers.PendingMessage = {
         "nodePool": node_pool_name(workload.job),
         "phaseReason": body["phaseReason"],
         "reason": body["phaseReason"],
@@ -418,13 +423,24 @@ def workload_detail_json(workload: Workload) -> dict[str, Any]:
     return {**body, "pendingSchedulingMessages": [message] if is_waiting else []}
 
 
-def distributed_workload_json(workload: Workload) -> dict[str, Any]:
+def distributed_workload_json(workload: Workload) -> answers.DistributedWorkload:
     """`GET /api/v1/workloads/distributed/{id}`, and the answer to a submit."""
+    request = _submitted_body(workload.job)
+    return {
+        **_submitted_fields(workload, request),
+        "masterSpecSameAsWorker": request.get("masterSpecSameAsWorker"),
+        "masterSpec": _typed_spec(request.get("masterSpec")),
+    }
+
+
+def _submitted_body(job: Object) -> Json:
+    text = objects.annotations(job).get(REQUEST_ANNOTATION)
+    return json.loads(text) if text else {}
+
+
+def _submitted_fields(workload: Workload, request: Json) -> answers.StandardWorkload:
     job = workload.job
-    request_text = objects.annotations(job).get(REQUEST_ANNOTATION)
-    request: dict[str, Any] = json.loads(request_text) if request_text else {}
     is_stopped = frameworks.is_suspended(job)
-    desired_phase = "Deleted" if objects.is_deleting(job) else "Stopped" if is_stopped else "Running"
     return {
         "name": objects.name(job),
         "requestedName": request.get("name") or objects.name(job),
@@ -435,11 +451,9 @@ def distributed_workload_json(workload: Workload) -> dict[str, Any]:
         "createdBy": creator(job),
         "createdAt": created_at(job),
         "deletedAt": objects.meta(job).get("deletionTimestamp"),
-        "desiredPhase": desired_phase,
+        "desiredPhase": "Deleted" if objects.is_deleting(job) else "Stopped" if is_stopped else "Running",
         "actualPhase": workload.status().phase,
         "spec": _typed_spec(request.get("spec")) or _spec_of(job),
-        "masterSpecSameAsWorker": request.get("masterSpecSameAsWorker"),
-        "masterSpec": _typed_spec(request.get("masterSpec")),
     }
 
 
@@ -457,14 +471,14 @@ def _typed_spec(spec: Any) -> Any:
     return {**spec, **typed}
 
 
-def standard_workload_json(workload: Workload) -> dict[str, Any]:
+def standard_workload_json(workload: Workload) -> answers.StandardWorkload:
     """`GET /api/v1/workloads/trainings/{id}` and `workspaces/{id}`: without the fields of masters and workers."""
-    body = distributed_workload_json(workload)
+    body = _submitted_fields(workload, _submitted_body(workload.job))
     spec = {name: value for name, value in body["spec"].items() if name not in submit_fields.DISTRIBUTED}
-    return {k: v for k, v in body.items() if not k.startswith("masterSpec")} | {"spec": spec}
+    return {**body, "spec": spec}
 
 
-def _spec_of(job: Object) -> dict[str, Any]:
+def _spec_of(job: Object) -> Json:
     """The spec of a submit that corresponds to a job created with kubectl."""
     container = main_container(job)
     workers = frameworks.replica_specs(job).get(WORKER) or {}

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from rowlock import kinds, objects
+from rowlock.answers import workloads as answers
 from rowlock.kinds import Kind
 from rowlock.objects import Object
 from rowlock.rest.informers import InformerCache
@@ -98,7 +99,7 @@ class Lab:
         (row,) = self.cache.rows()
         return row
 
-    def shown(self) -> dict[str, Any]:
+    def shown(self) -> answers.Workload:
         workload = self.cache.workload("uid-j")
         assert workload is not None
         item = self.items.item_json(self.row, workload)

@@ -31,6 +31,7 @@ from rowlock.apiserver.patch.patches import Patcher
 from rowlock.archive.archive import Archive
 from rowlock.controllers.recorder import make_event
 from rowlock.controllers.writer import execute_write
+from rowlock.diagnostics.event_files import EventFiles
 from rowlock.objects import Object
 from rowlock.rest.app import RestApi
 from rowlock.rest.call import RestSettings
@@ -77,7 +78,7 @@ class BusyWorld:
         scheduler = Scheduler()
         settings = RestSettings(
             user="ana", cluster_id=CLUSTER, version="1.0", accounts=UserAccounts(directory / FILE_NAME, clock=self.clock),
-            credentials=UserCredentials(directory / "credentials.json", clock=self.clock),
+            credentials=UserCredentials(directory / "credentials.json", clock=self.clock), event_files=EventFiles(directory),
         )  # fmt: skip
         self.rest = RestApi(
             self.store,

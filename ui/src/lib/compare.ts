@@ -1,5 +1,6 @@
 // Two or more workloads side by side: what was asked for, field by field.
 
+import type { Phase, WorkloadKind } from "./answers";
 import { COLUMNS } from "./columns";
 import type { Run } from "./curves";
 import type { Row } from "./types";
@@ -109,7 +110,7 @@ export function splitWords(text: string): string[] {
 export function rowOfRun(run: Run): Row {
   const ranAt = run.phases.find((step) => step.phase === "Running")?.at;
   return {
-    id: run.id, name: run.name, type: "", distributedFramework: run.kind.replace(/Job$/, ""), category: "", phase: run.phase, phaseReason: null,
+    id: run.id, name: run.name, type: "" as WorkloadKind, distributedFramework: run.kind.replace(/Job$/, ""), category: "", phase: run.phase as Phase, phaseReason: null,
     phaseUpdatedAt: run.finishedAt ?? "", why: run.verdict, projectName: run.projectName, departmentName: "", namespace: "", submittedBy: "", priorityClassName: "",
     preemptible: false, createdAt: run.createdAt, completedAt: run.finishedAt ?? run.deletedAt, startedAt: ranAt ?? null, ...(ranAt ? { ranAt } : {}),
     runningPods: 0, requestedPods: run.ranks.length, minPods: null, maxPods: null, failedPods: 0, images: [run.ran.image], nodePool: "",

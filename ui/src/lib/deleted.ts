@@ -2,39 +2,15 @@
 
 import { COLUMNS, type Column } from "./columns";
 import { age, localTime, utcTime } from "./format";
+import type { Workload } from "./answers";
 import type { Row } from "./types";
-
-interface Requested {
-  gpu: { request: number | null };
-  gpuMemory: { request: string | null };
-  cpu: { request: number | null };
-  cpuMemory: { request: string | null };
-}
-
-/** A list item of `workloads?deleted=true`: the fields that a row needs. */
-export interface WorkloadBody
-  extends Pick<
-    Row,
-    | "id" | "name" | "type" | "distributedFramework" | "category" | "phase" | "phaseReason" | "phaseUpdatedAt" | "projectName" | "departmentName" | "namespace"
-    | "submittedBy" | "priorityClassName" | "preemptible" | "createdAt" | "completedAt" | "runningPods" | "images" | "clusterId"
-  > {
-  deletedAt: string | null;
-  phaseMessage: string;
-  totalRunningTimeSeconds: number | null;
-  aiApplicationName: string | null;
-  requestedNodePools: string[];
-  requestedPods: { number: number; min: number | null; max: number | null; completions: number | null };
-  workloadRequestedResources: Requested;
-  datasources: { name: string; type?: string }[];
-  additionalFields: { failedPods: number; nodes: string[]; kind: string; startedAt: string | null; ranForSeconds: number | null; ports: { name: string; port: number }[] };
-}
 
 export interface DeletedRow extends Row {
   deletedAt: string;
 }
 
 /** What it asked for is known; it holds nothing any more. */
-export function rowOf(body: WorkloadBody): DeletedRow {
+export function rowOf(body: Workload): DeletedRow {
   const { requestedPods: pods, workloadRequestedResources: asked, additionalFields: more } = body;
   const end = body.completedAt ?? body.deletedAt;
   const ranFor = more.ranForSeconds ?? body.totalRunningTimeSeconds ?? 0;
@@ -43,7 +19,7 @@ export function rowOf(body: WorkloadBody): DeletedRow {
     phaseReason: body.phaseReason, phaseUpdatedAt: body.phaseUpdatedAt, why: body.phaseMessage, projectName: body.projectName, departmentName: body.departmentName,
     namespace: body.namespace, submittedBy: body.submittedBy, priorityClassName: body.priorityClassName, preemptible: body.preemptible, createdAt: body.createdAt,
     completedAt: end, startedAt: more.startedAt, runningPods: 0, requestedPods: pods.number, minPods: pods.min, maxPods: pods.max, failedPods: more.failedPods,
-    images: body.images, nodePool: body.requestedNodePools[0] ?? "", nodes: more.nodes, gpuRequest: asked.gpu.request ?? 0, gpuAllocation: 0, gpuMemoryAllocation: "",
+    images: body.images, nodePool: body.requestedNodePools[0] ?? "", nodes: more.nodes, gpuRequest: asked.gpu.request, gpuAllocation: 0, gpuMemoryAllocation: "",
     kind: more.kind, clusterId: body.clusterId, canStop: false, deletedAt: body.deletedAt ?? "", dataSources: body.datasources.map((one) => ({ name: one.name, type: one.type ?? "" })),
     connections: more.ports,
     ...(asked.cpu.request ? { cpuRequest: asked.cpu.request } : {}),

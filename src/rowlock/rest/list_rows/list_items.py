@@ -7,8 +7,7 @@ them.
 
 from __future__ import annotations
 
-from typing import Any
-
+from rowlock.answers import workloads as answers
 from rowlock.rest.list_rows.workload_rows import WorkloadRow
 from rowlock.workloads import runai_json
 from rowlock.workloads.runai_json import SteadyFields, Workload
@@ -27,7 +26,7 @@ class ListItems:
         self._shown: dict[str, WorkloadRow] = {}
         """By uid, least recently shown first."""
 
-    def item_json(self, row: WorkloadRow, workload: Workload) -> dict[str, Any]:
+    def item_json(self, row: WorkloadRow, workload: Workload) -> answers.Workload:
         """The list item of a row, whose current workload is given. The caller may set top-level fields of it, but must not change nested ones."""
         steady: SteadyFields | None = row.known.get(STEADY_FIELDS)
         if steady is None:

@@ -11,9 +11,10 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 from rowlock import kinds, objects
+from rowlock.answers import workloads as answers
 from rowlock.archive import database
 from rowlock.archive.database import UnusableArchive
 from rowlock.archive.records import PhaseStep, PodRecord, RunRecord
@@ -153,15 +154,15 @@ def _first_start(pod: PodRecord) -> float:
     return min(filter(None, (objects.seconds(fact.get("startedAt")) for fact in states)), default=0.0)
 
 
-def past_json(run: PastRun, *, detailed: bool = False) -> dict[str, Any]:
+def past_json(run: PastRun) -> answers.Workload:
     """Run:ai's JSON of a deleted workload."""
     workload, record = run.workload(), run.record
-    body = runai_json.workload_detail_json(workload) if detailed else runai_json.workload_json(workload)
+    body = runai_json.workload_json(workload)
     last = run.phases[-1] if run.phases else PhaseStep(record.created, record.phase)
     reached = next((step for step in reversed(run.phases) if step.phase == record.phase), last)
     nodes = sorted({str(n) for pod in run.pods if (n := objects.dig(pod.body, "spec.nodeName"))})
     chief = ranks.chief_pod(pod.body for pod in run.pods)
-    fields = {
+    fields: answers.AdditionalFields = {
         **body["additionalFields"],
         "status": record.phase,
         "nodes": nodes,
@@ -171,11 +172,11 @@ def past_json(run: PastRun, *, detailed: bool = False) -> dict[str, Any]:
     }
     return {
         **body,
-        "phase": record.phase,
+        "phase": cast(answers.Phase, record.phase),
         "phaseMessage": record.verdict or reached.message,
         "deletedAt": _time(record.deleted) or body["deletedAt"],
-        "updatedAt": _time(last.at),
-        "phaseUpdatedAt": _time(reached.at),
+        "updatedAt": objects.timestamp(last.at),
+        "phaseUpdatedAt": objects.timestamp(reached.at),
         "actionsSupport": {"delete": False, "suspend": False},
         "additionalFields": fields,
     }
@@ -188,7 +189,8 @@ def _time(at: float | None) -> str | None:
 async def show(call: RestCall, run: PastRun) -> Any:
     """A deleted workload, in the JSON of an existing one."""
     call.validate_query()
-    return past_json(run, detailed=True)
+    detailed = runai_json.workload_detail_json(run.workload())
+    return {**detailed, **past_json(run)}
 
 
 def _events_of(run: PastRun) -> list[objects.Object]:
@@ -230,15 +232,16 @@ async def show_pods(call: RestCall, run: PastRun) -> Any:
     return list_query.list_body("pods", past_pods(run, parsed.search), parsed, dict)
 
 
-def past_pods(run: PastRun, search: str = "") -> list[dict[str, Any]]:
+def past_pods(run: PastRun, search: str = "") -> list[answers.Pod]:
     """Run:ai's JSON of the run's pods, sorted by rank, then by age."""
     body, job = past_json(run), run.record.body["job"]
     by_uid = {pod.pod_uid: pod for pod in run.pods}
-    found = []
+    found: list[answers.Pod] = []
     for pod in ranks.sort_by_rank(pod.body for pod in run.pods if search in pod.name):
         gone = by_uid[objects.uid(pod)].deleted or run.record.deleted
         fields = ranks.pod_json(pod, body)
-        fields |= {"deletedAt": _time(gone) or fields["deletedAt"], "allocatedResources": allocated_resources([])}
+        fields["deletedAt"] = _time(gone) or fields["deletedAt"]
+        fields["allocatedResources"] = allocated_resources([])
         if gone:
             fields["status"] = _last_status(pod)
         found.append({**fields, "ready": False, **ranks.rank_fields(job, pod)})
@@ -254,7 +257,7 @@ def _last_status(pod: Object) -> str:
 # ---------------------------------------------------------------- lists
 
 
-async def deleted_workloads(call: RestCall, query: list_query.Query) -> list[dict[str, Any]]:
+async def deleted_workloads(call: RestCall, query: list_query.Query) -> list[answers.Workload]:
     """Run:ai's JSON of deleted workloads, filtered and sorted, newest first by default."""
     await catch_up(call)
     where, values = _narrow(query)
@@ -270,9 +273,11 @@ def _narrow(query: list_query.Query) -> tuple[str, list[str]]:
     return "".join(f" AND {columns[f.field]} = ?" for f in found), [f.value for f in found]
 
 
-def _read_rows(connection: sqlite3.Connection, where: str, values: list[str]) -> list[tuple[RunRecord, dict[str, Any]]]:
+def _read_rows(
+    connection: sqlite3.Connection, where: str, values: list[str]
+) -> list[tuple[RunRecord, answers.Workload]]:
     """Read the rows of a list. Runs in a thread, and holds one record's body at a time, because bodies are large."""
-    rows: list[tuple[RunRecord, dict[str, Any]]] = []
+    rows: list[tuple[RunRecord, answers.Workload]] = []
     for record in database.read_runs(connection, where, values):
         if record.body.get("job"):
             rows.append((replace(record, body={}), past_json(PastRun(record, []))))
@@ -281,12 +286,12 @@ def _read_rows(connection: sqlite3.Connection, where: str, values: list[str]) ->
     return rows
 
 
-def _search_text(body: dict[str, Any]) -> str:
-    words = ("name", "projectName", "distributedFramework", "submittedBy", "type", "phase")
-    return "\n".join(str(body[word]) for word in words).lower()
+def _search_text(body: answers.Workload) -> str:
+    words = (body["name"], body["projectName"], body["distributedFramework"], body["submittedBy"], body["type"])
+    return "\n".join((*words, body["phase"])).lower()
 
 
-_READERS: list_query.Readers[dict[str, Any]] = {
+_READERS: list_query.Readers[answers.Workload] = {
     **{name: lambda body, name=name: body.get(name) for name in list_query.WORKLOAD_FIELDS},  # type: ignore[misc]
     list_query.SEARCH: _search_text,
     "nodepool": lambda body: body["requestedNodePools"][0],

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import math
 from itertools import count
-from typing import Any
+from typing import Any, cast
 
 from rowlock import objects
+from rowlock.answers import workloads as answers
 from rowlock.archive import database, retention
 from rowlock.archive.records import PhaseStep, RunRecord
 from rowlock.errors import BadRequest, NotFound, Unsupported
@@ -103,7 +104,7 @@ def _count(query: dict[str, str], name: str, default: int) -> int:
     return int(text)
 
 
-def header_json(record: RunRecord) -> dict[str, Any]:
+def header_json(record: RunRecord) -> answers.RunHeader:
     """One entry of the list. `durationSeconds`: from submit to end, None for a running run."""
     ended = record.finished or record.deleted
     return {
@@ -114,14 +115,14 @@ def header_json(record: RunRecord) -> dict[str, Any]:
         "createdAt": objects.timestamp(record.created),
         "finishedAt": objects.timestamp(record.finished) if record.finished else None,
         "deletedAt": objects.timestamp(record.deleted) if record.deleted else None,
-        "phase": record.phase,
+        "phase": cast(answers.Phase, record.phase),
         "attempts": record.attempts,
         "verdict": record.verdict,
         "durationSeconds": round(ended - record.created, 3) if ended else None,
     }
 
 
-async def show(call: RestCall) -> Any:
+async def show(call: RestCall) -> answers.Run:
     """GET /runs/{id}: one run: phases with exact times, ranks and their lives, verdict, command and code. Raises NotFound."""
     call.validate_query()
     run = await require_run(call, str(call.path["id"]))
@@ -159,33 +160,44 @@ async def require_run(call: RestCall, identifier: str) -> PastRun:
     return run
 
 
-def _phase_json(step: PhaseStep) -> dict[str, Any]:
+def _phase_json(step: PhaseStep) -> answers.RunPhase:
     return {"at": objects.micro_timestamp(step.at), "phase": step.phase, "message": step.message}
 
 
-def _ranks_json(run: PastRun, job: Object, lives: list[past_logs.Life]) -> list[dict[str, Any]]:
+def _ranks_json(run: PastRun, job: Object, lives: list[past_logs.Life]) -> list[answers.RunRank]:
     """Every rank with its pods and its lives."""
     pods = past_pods(run) if run.pods else []
-    names = sorted({life.pod for life in lives} | {str(pod["name"]) for pod in pods})
-    found = []
+    names = sorted({life.pod for life in lives} | {pod["name"] for pod in pods})
+    found: list[answers.RunRank] = []
     for stub in past_logs.stubs_by_rank(job, names):
         name = objects.name(stub)
-        own = [pod for pod in pods if pod["name"] == name]
-        fields = ("id", "createdAt", "completedAt", "deletedAt", "nodeName", "status", "exitCode", "restarts")
         found.append(
             {
                 "rank": ranks.rank_label(job, stub),
                 "pod": name,
-                "pods": [{field: pod[field] for field in fields} for pod in own],
+                "pods": [_pod_of_rank(pod) for pod in pods if pod["name"] == name],
                 "attempts": _attempts_json(run, [life for life in lives if life.pod == name], job),
             }
         )
     return found
 
 
-def _attempts_json(run: PastRun, lives: list[past_logs.Life], job: Object) -> list[dict[str, Any]]:
+def _pod_of_rank(pod: answers.Pod) -> answers.RunPod:
+    return {
+        "id": pod["id"],
+        "createdAt": pod["createdAt"],
+        "completedAt": pod["completedAt"],
+        "deletedAt": pod["deletedAt"],
+        "nodeName": pod["nodeName"],
+        "status": pod["status"],
+        "exitCode": pod["exitCode"],
+        "restarts": pod["restarts"],
+    }
+
+
+def _attempts_json(run: PastRun, lives: list[past_logs.Life], job: Object) -> list[answers.RunAttempt]:
     """The lives of one rank, with the times at which the recorder observed their begin and end, if it did."""
-    found = []
+    found: list[answers.RunAttempt] = []
     for number, life in enumerate(past_logs.choose_container(lives, "", job), 1):
         seen = (run.record.body.get("lives") or {}).get(life.pod) or {}
         began, ended = seen.get(f"{life.pod_uid}/{life.number}") or (life.began, None)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from rowlock import kinds, objects
+from rowlock.answers import workloads as answers
 from rowlock.errors import BadRequest
 from rowlock.objects import Object
 from rowlock.rest.call import RestCall
@@ -63,10 +64,10 @@ async def _select_pods(call: RestCall) -> tuple[Sequence[PodRow], list_query.Que
     return list_query.select(call.query, rows, _READERS, other_parameters=_OTHER_PARAMETERS)
 
 
-def _pod_json(row: PodRow) -> dict[str, Any]:
+def _pod_json(row: PodRow) -> answers.Pod:
     card_memory = row.workload.card_memory(str(objects.dig(row.pod, "spec.nodeName") or ""))
     body = ranks.pod_json(row.pod, runai_json.workload_json(row.workload), card_memory)
-    return body | ranks.rank_fields(row.workload.job, row.pod)
+    return {**body, **ranks.rank_fields(row.workload.job, row.pod)}
 
 
 async def index(call: RestCall) -> Any:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from decimal import Decimal
-from typing import Any
 
 from rowlock import objects, quantity
+from rowlock.answers import workloads as answers
 from rowlock.errors import BadRequest
 from rowlock.objects import Object, is_digits
 from rowlock.workloads import compute
@@ -59,7 +59,7 @@ def _share_kind(pods: Iterable[Object]) -> str | None:
     return "portion" if any("gpu-fraction" in note for note in notes) else None
 
 
-def requested_resources(pods: Iterable[tuple[Object, int]], card_memory: int = 0) -> dict[str, Any]:
+def requested_resources(pods: Iterable[tuple[Object, int]], card_memory: int = 0) -> answers.RequestedResources:
     """What pods (or pod templates), each with its count, request in total; a share given as memory is counted for cards with
     `card_memory` MiB."""
     counted = list(pods)
@@ -78,7 +78,7 @@ def requested_resources(pods: Iterable[tuple[Object, int]], card_memory: int = 0
     }
 
 
-def allocated_resources(pods: Iterable[tuple[Object, int]]) -> dict[str, Any]:
+def allocated_resources(pods: Iterable[tuple[Object, int]]) -> answers.AllocatedResources:
     """What pods that hold their nodes have in total; each comes with the memory of its node's cards in MiB."""
     counted = list(pods)
     requests = _sum_amounts((_pod_amounts(pod, "requests"), 1) for pod, _ in counted)
