@@ -52,8 +52,8 @@ class Flag(NamedTuple):
 
 
 class Command(NamedTuple):
-    """One verb. `words`: its positional words as shown in help (`JOB...`, `[NAME]`); `rest`: the name of what may follow `--`.
-    `flags` may be the location of a table (`module:NAME`), which is loaded when needed. With `eager` the first word ends flags.
+    """One verb. `run`: its function, as `module:name`, which returns the exit code, or None for 0. `words`: its positional words as shown
+    in help (`JOB...`, `[NAME]`); `rest`: the name of what may follow `--`. `flags` may be the location of a table (`module:NAME`), which is loaded when needed. With `eager` the first word ends flags.
     `refuse`: why the verb is not supported."""
 
     name: str

@@ -28,7 +28,7 @@ _MAX_START = 1 << 20
 """The most bytes that are read of a start file of the kubelet."""
 
 
-def down(line: CommandLine) -> int:
+def down(line: CommandLine) -> None:
     directory = data_dir(line)
     server_json = running_server(directory)
     if server_json is None:
@@ -39,7 +39,7 @@ def down(line: CommandLine) -> int:
                 f"The programs of {count} {'pod' if count == 1 else 'pods'} run on: the server ended without stopping them. "
                 f"`{again}`, then `rowlock down`, stops them"
             )
-        return 0
+        return
     if line.keep_jobs and line.stop_jobs:
         raise CommandError("--keep-jobs and --stop-jobs exclude each other", 2)
     limit = parse_duration(line.timeout, "--timeout")
@@ -65,13 +65,12 @@ def down(line: CommandLine) -> int:
     kept_note = "; running pods go on, the next `rowlock up` finds them" if line.keep_jobs else ""
     if is_real_cluster:
         show("The server is down; the cluster and its jobs go on.")
-        return 0
+        return
     show(f"The cluster is down{stopped_note}{kept_note}.")
     if busy:
         project_flag = "" if busy[0]["projectName"] == project(line) else f" -p {busy[0]['projectName']}"
         resume = f"rowlock resume {busy[0]['name']}{project_flag}{data_dir_flag(directory)}"
         show(f"To go on with a stopped job: `{restart_command(server_json)}`, then `{resume}`")
-    return 0
 
 
 def _count_surviving_pods(directory: str) -> int:

@@ -36,7 +36,7 @@ from rowlock.cli.usage.command import describe_usage, read_idle_seconds
 _PHASES = "Creating Pending Initializing Running Degraded Stopping Stopped Resuming Completed Failed Deleting".split()
 
 
-def index(line: CommandLine) -> int:
+def index(line: CommandLine) -> None:
     server, project_name = client.connect(line), project(line)
     phase = _parse_phase(line.phase)
     filters = [] if line.all_projects else [f"projectName=={project_name}"]
@@ -45,16 +45,15 @@ def index(line: CommandLine) -> int:
     workloads = client.list_all(server, WORKLOADS, "workloads", filterBy=",".join(filters))
     if line.json:
         show_json(workloads)
-        return 0
+        return
     if not workloads:
         if not line.all_projects:
             find_project(server, project_name)
         show("No jobs." if line.all_projects else f"No jobs in project {project_name}.")
-        return 0
+        return
     idle = read_idle_seconds(server) if any(w["phase"] == "Running" for w in workloads) else {}
     header = ("NAME", *(("PROJECT",) if line.all_projects else ()), "FRAMEWORK", "PHASE", "PODS", "GPUS", "AGE", "WHY")
     show(table(header, [_row(w, line.all_projects, idle.get(w["id"])) for w in workloads]))
-    return 0
 
 
 _DOUBT = "It completed, but"
@@ -95,7 +94,7 @@ def _shorten(text: str, width: int = 100) -> str:
 # ---------------------------------------------------------------- describe
 
 
-def describe(line: CommandLine) -> int:
+def describe(line: CommandLine) -> None:
     name = line.word("job")
     server = client.connect(line)
     workload = find_workload(server, project(line), name)
@@ -105,7 +104,7 @@ def describe(line: CommandLine) -> int:
     events = client.list_all(server, f"{path}/events", "events", sortOrder="asc")
     if line.json:
         show_json({**body, "pods": pods, "events": events})
-        return 0
+        return
     show(_describe_workload(body, describe_usage(server, workload["id"]) if body["phase"] == "Running" else ""))
     for title, place in find_directories(server, workload["id"]):
         show(f"{title + ':':<15} {place}")
@@ -119,7 +118,6 @@ def describe(line: CommandLine) -> int:
     show("\nEvents:" if events else "\nNo events.")
     if events:
         show(table(("AGE", "TYPE", "REASON", "ABOUT", "MESSAGE"), [_event_row(e) for e in events]))
-    return 0
 
 
 def _describe_workload(body: dict[str, Any], usage: str) -> str:

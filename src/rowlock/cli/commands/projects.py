@@ -85,11 +85,11 @@ def _format_quota(item: dict[str, Any]) -> str:
     return "unlimited GPUs" if quota < 0 else f"{format_number(quota)} GPU{'' if quota == 1 else 's'}"
 
 
-def index(line: CommandLine) -> int:
+def index(line: CommandLine) -> None:
     projects = read_projects(client.connect(line))
     if line.json:
         show_json(projects)
-        return 0
+        return
     selected = project(line)
     rows = []
     for item in projects:
@@ -108,18 +108,16 @@ def index(line: CommandLine) -> int:
                 f"Project {item['name']}: {item['status']['phaseMessage']} Its jobs wait until it has one: "
                 f"`rowlock project update {item['name']} --gpus Q` (its quota, or unlimited) makes it anew."
             )
-    return 0
 
 
-def select(line: CommandLine) -> int:
+def select(line: CommandLine) -> None:
     name = line.word("name")
     find_project(client.connect(line), name)
     update_config(line, project=name)
     show(f"project {name} configured successfully")
-    return 0
 
 
-def delete(line: CommandLine) -> int:
+def delete(line: CommandLine) -> None:
     name, server = line.word("name"), client.connect(line)
     item = find_project(server, name)
     if not line.yes and sys.stdin.isatty():
@@ -130,4 +128,3 @@ def delete(line: CommandLine) -> int:
     if read_config(line).get("project") == name != DEFAULT_PROJECT:
         update_config(line, project=None)
         tell(f"It was selected; now {DEFAULT_PROJECT} is: `rowlock project set NAME` selects another.")
-    return 0

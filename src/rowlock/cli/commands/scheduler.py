@@ -22,17 +22,16 @@ from rowlock.cli.output import show, show_json
 _API = "/api/v1/scheduler"
 
 
-def snapshot(line: CommandLine) -> int:
+def snapshot(line: CommandLine) -> None:
     """Print what the scheduler would plan from now."""
     body = client.connect(line).get(f"{_API}/snapshot")
     text = json.dumps(body, ensure_ascii=False, separators=(",", ":")) + "\n"
     if not line.output:
         sys.stdout.write(text)
-        return 0
+        return
     with open(line.output, "w", encoding="utf-8") as file:
         file.write(text)
     show(f"{line.output}: {len(body['nodes'])} nodes, {len(body['queues'])} queues, {len(body['gangs'])} gangs")
-    return 0
 
 
 def replay(line: CommandLine) -> int:

@@ -16,7 +16,7 @@ _SERVER_FLAGS = ("storage", "ingress_host", "replicas", "archive_secret", "archi
 """Flags that apply only to a server in the cluster."""
 
 
-def manifests(line: CommandLine) -> int:
+def manifests(line: CommandLine) -> None:
     given = [name for name in _SERVER_FLAGS if name in line.given_flags]
     if given and not line.image:
         flags = " and ".join(f"--{name.replace('_', '-')}" for name in given)
@@ -44,7 +44,6 @@ def manifests(line: CommandLine) -> int:
         **{name: getattr(line, name) or "" for name in ("scheduler", "operator", "image", "archive", "debug_image")},
         **{name: getattr(line, name) or "" for name in _SERVER_FLAGS},
     )
-    return 0
 
 
 def create(line: CommandLine) -> int:

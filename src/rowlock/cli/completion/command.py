@@ -47,7 +47,7 @@ complete -c {program} -f -a '(__{program}_complete)'"""
 _SCRIPTS = {"bash": _BASH, "zsh": _ZSH, "fish": _FISH}
 
 
-def completion(line: CommandLine) -> int:
+def completion(line: CommandLine) -> None:
     """`source <(rowlock completion bash)`."""
     shell = line.word("shell: bash, zsh or fish")
     if shell not in _SCRIPTS:
@@ -56,15 +56,13 @@ def completion(line: CommandLine) -> int:
             f"there is no completion for {shell}.{suggest_nearest(shell, list(_SCRIPTS))} Known: {known}.", 2
         )
     show(_SCRIPTS[shell].format(program=line.program))
-    return 0
 
 
-def complete(line: CommandLine) -> int:
+def complete(line: CommandLine) -> None:
     """`__complete -- WORDS`: print the candidates for the last word, one per line."""
     tree = _tree(line.program)
     for word in candidates(tree.ROOT, line.rest or [""], tree.SHARED):
         show(word)
-    return 0
 
 
 def _tree(program: str) -> ModuleType:

@@ -22,7 +22,7 @@ from rowlock.cli.output import show, show_json, tell
 Chart = tuple[str, str, list[tuple[str, Points]]]
 
 
-def plot(line: CommandLine) -> int:
+def plot(line: CommandLine) -> None:
     if not line.words:
         raise CommandError("`rowlock plot` needs at least one run; `rowlock history` shows them", 2)
     if line.rank is not None and line.rank < 0:
@@ -45,7 +45,6 @@ def plot(line: CommandLine) -> int:
         show_json([_chart_json(chart) for chart in charts])
     else:
         _show(charts)
-    return 0
 
 
 def curves_of(server: ServerClient, run: dict[str, Any], rank: int | None = None) -> dict[str, PlottedCurve]:

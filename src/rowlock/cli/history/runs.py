@@ -21,7 +21,7 @@ _MAX_VERDICT = 90
 _SHORT_ID = 8
 
 
-def index(line: CommandLine) -> int:
+def index(line: CommandLine) -> None:
     """List runs, also deleted ones."""
     server, query = client.connect(line), {}
     if not line.all_projects:
@@ -45,7 +45,7 @@ def index(line: CommandLine) -> int:
     runs, body = _list_runs(server, line.limit, query)
     if line.json:
         show_json(runs)
-        return 0
+        return
     if not runs:
         if not line.all_projects:
             find_project(server, project(line))
@@ -61,7 +61,6 @@ def index(line: CommandLine) -> int:
         tell(f"The archive removed its oldest runs to keep its limits, last at {body['cut']}.")
     if body.get("problem"):
         tell(f"warning: {body['problem']}")
-    return 0
 
 
 def _list_runs(server: ServerClient, limit: int, query: dict[str, str]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
@@ -118,16 +117,15 @@ def find_run(server: ServerClient, project_name: str, word: str) -> dict[str, An
 # ---------------------------------------------------------------- one run
 
 
-def show_run(line: CommandLine) -> int:
+def show_run(line: CommandLine) -> None:
     """Show one run: its phases, ranks, verdict, command and code."""
     server = client.connect(line)
     run = find_run(server, project(line), line.word("run"))
     if line.json:
         show_json(run)
-        return 0
+        return
     for text in _describe(run, look_at(server, run)):
         show(text)
-    return 0
 
 
 def _describe(run: dict[str, Any], checkpoints: CheckpointFiles | None) -> Iterator[str]:
@@ -203,18 +201,17 @@ def had_shell_environment(run: dict[str, Any]) -> bool:
 _SHOWN_ENDS = 8
 
 
-def why(line: CommandLine) -> int:
+def why(line: CommandLine) -> None:
     server = client.connect(line)
     workload = find_workload(server, project(line), line.word("job"))
     body = server.get(f"{WORKLOADS}/{workload['id']}/why")
     if line.json:
         show_json(body)
-        return 0
+        return
     show(body["sentence"])
     ranks = _running_rank_lines(body["ranks"], line.stacks)
     for text in (*_failure_lines(body["incidents"]), *end_lines(body.get("ends") or []), *ranks):
         show(text)
-    return 0
 
 
 def _failure_lines(incidents: list[dict[str, Any]]) -> Iterator[str]:

@@ -105,7 +105,7 @@ def _log_in(line: CommandLine, user: str, body: dict[str, Any], **kept: str) -> 
     return 0
 
 
-def logout(line: CommandLine) -> int:
+def logout(line: CommandLine) -> None:
     """End the session of this data directory. The owner's token stays valid."""
     session = read_session(data_dir(line))
     provider = _provider_logout(line) if session and "provider" in session else {}
@@ -115,7 +115,6 @@ def logout(line: CommandLine) -> int:
             show(f"Your session at {provider['name']} goes on. End it there: {provider['logoutUrl']}")
     else:
         show("Nobody is logged in here: commands use the token of the data directory.")
-    return 0
 
 
 def _provider_logout(line: CommandLine) -> dict[str, Any]:
@@ -126,7 +125,7 @@ def _provider_logout(line: CommandLine) -> dict[str, Any]:
         return {}
 
 
-def whoami(line: CommandLine) -> int:
+def whoami(line: CommandLine) -> None:
     """Print the name by which the server knows the caller, and when the session ends."""
     try:
         name = client.connect(line).get("/api/v1/me")["username"]
@@ -138,4 +137,3 @@ def whoami(line: CommandLine) -> int:
     show(f"Logged in Id: {session['user'] if session else name}")
     if session:
         show(f"Until: {end_of_session(session)}")
-    return 0

@@ -13,7 +13,7 @@ from rowlock.cli.grammar import CommandError, CommandLine
 from rowlock.cli.output import show, show_json, tell
 
 
-def ui(line: CommandLine) -> int:
+def ui(line: CommandLine) -> None:
     """Ask the server for a one-time code and print its address; open a browser, if there is one, on the same address."""
     server = client.connect(line)
     if line.user:
@@ -28,12 +28,11 @@ def ui(line: CommandLine) -> int:
         ) from None
     if line.json:
         show_json(answer)
-        return 0
+        return
     show(answer["url"])
     tell(f"This address works once, within {answer['seconds']} s; `rowlock ui` prints another.")
     if not (line.no_browser or line.user) and has_display() and not webbrowser.open(answer["url"]):
         tell("No browser could be started: open the address in one of this machine.")
-    return 0
 
 
 def has_display() -> bool:

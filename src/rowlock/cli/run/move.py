@@ -23,7 +23,7 @@ from rowlock.cli.output import show, show_json, tell
 from rowlock.cli.run.request import HOST_IMAGE
 
 
-def move(line: CommandLine) -> int:
+def move(line: CommandLine) -> None:
     """Submit a run to another cluster. The job on this cluster stays, unless --delete-here is given. Raises CommandError."""
     if not line.to:
         raise CommandError("name the other cluster with --to CONTEXT: `kubectl config get-contexts` lists them", 2)
@@ -37,14 +37,13 @@ def move(line: CommandLine) -> int:
     answer = _submit(line, parcel)
     if line.dry_run:
         show_json(answer["objects"])
-        return 0
+        return
     for note in answer["notes"]:
         tell(f"note: {note}")
     show(
         f"Job {answer['name']} submitted to project {answer['project']} of {line.to} (namespace {answer['namespace']})."
     )
     _settle_here(line, server, run)
-    return 0
 
 
 def _shell_marker(run: dict[str, Any]) -> dict[str, Any]:

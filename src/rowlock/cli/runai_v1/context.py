@@ -12,16 +12,14 @@ from rowlock.cli.lookups import read_projects
 from rowlock.cli.output import format_number, show, table, tell
 
 
-def config_project(line: CommandLine) -> int:
+def config_project(line: CommandLine) -> None:
     name = _select_project(line)
     show(f"Project {name} has been set as default project")
-    return 0
 
 
-def project_set(line: CommandLine) -> int:
+def project_set(line: CommandLine) -> None:
     name = _select_project(line)
     show(f"project {name} configured successfully")
-    return 0
 
 
 def _select_project(line: CommandLine) -> str:
@@ -37,7 +35,7 @@ def _select_project(line: CommandLine) -> str:
     return name
 
 
-def projects(line: CommandLine) -> int:
+def projects(line: CommandLine) -> None:
     all_projects, selected = read_projects(client.connect(line)), project(line)
     header = ("PROJECT", "DEPARTMENT", "DESERVED GPUs", "INT LIMIT", "INT AFFINITY", "TRAIN AFFINITY")
     rows = []
@@ -46,7 +44,6 @@ def projects(line: CommandLine) -> int:
         name = item["name"] + (" (default)" if item["name"] == selected else "")
         rows.append((name, item["parent"]["name"], "-" if quota < 0 else format_number(quota), "-", "-", "-"))
     show(table(header, rows))
-    return 0
 
 
 # ---------------------------------------------------------------- clusters
@@ -56,19 +53,17 @@ def _cluster_names(line: CommandLine) -> list[str]:
     return [str(item["name"]) for item in client.connect(line).get("/api/v1/clusters")]
 
 
-def clusters(line: CommandLine) -> int:
+def clusters(line: CommandLine) -> None:
     show("Configured clusters on this computer are:")
     rows = [(f"{name} (current)", project(line)) for name in _cluster_names(line)]
     show(table(("CLUSTER", "CURRENT PROJECT"), rows))
-    return 0
 
 
-def config_cluster(line: CommandLine) -> int:
+def config_cluster(line: CommandLine) -> None:
     name = line.word("cluster")
     if name not in _cluster_names(line):
         raise CommandError(f"Cluster {name} does not exist")
     show(f"Set current cluster to {name} ")
-    return 0
 
 
 # ---------------------------------------------------------------- nodes
@@ -78,7 +73,7 @@ _NODE_GROUPS = (("GENERAL", 4), ("CPU", 2), ("MEMORY", 2), ("GPU", 3))
 """Titles above the header of the node table, and how many columns each spans."""
 
 
-def nodes(line: CommandLine) -> int:
+def nodes(line: CommandLine) -> None:
     header = ("NAME", "STATUS", "IP Address", "ROLE", "ALLOCATABLE", "ALLOCATED", "ALLOCATABLE", "ALLOCATED", "TYPE",
               "ALLOCATABLE", "FREE")  # fmt: skip
     found = node_usage.node_rows(client.connect(line))
@@ -92,7 +87,6 @@ def nodes(line: CommandLine) -> int:
     ]  # fmt: skip
     show(grouped_table(_NODE_GROUPS, header, rows))
     node_usage.tell_simulated(found)
-    return 0
 
 
 def grouped_table(groups: Sequence[tuple[str, int]], header: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
@@ -101,7 +95,7 @@ def grouped_table(groups: Sequence[tuple[str, int]], header: Sequence[str], rows
     return table(titles, [header, *rows])
 
 
-def node(line: CommandLine) -> int:
+def node(line: CommandLine) -> None:
     name, server = line.word("node"), client.connect(line)
     nodes_by_name = {n["metadata"]["name"]: n for n in server.get("/api/v1/nodes")["items"]}
     if name not in nodes_by_name:
@@ -123,35 +117,32 @@ def node(line: CommandLine) -> int:
             show(f"{title}: {value}{unit}")
     if node_usage.has_simulated_gpus(item):
         tell(node_usage.SIMULATED)
-    return 0
 
 
 # ---------------------------------------------------------------- templates
 
 
-def templates(line: CommandLine) -> int:
+def templates(line: CommandLine) -> None:
     from rowlock.cli.runai_v2.assets import assets_of
 
     found = assets_of(client.connect(line), "template", project(line))
     show(table(("NAME", "DESCRIPTION"), [(one["meta"]["name"], one["meta"]["description"] or "-") for one in found]))
-    return 0
 
 
 # ---------------------------------------------------------------- identity
 
 
-def version(line: CommandLine) -> int:
+def version(line: CommandLine) -> None:
     import platform
 
     from rowlock import __version__
 
     if line.short:
         show(__version__)
-        return 0
+        return
     show(f"Version: {__version__}")
     show("BuildDate: -")
     show("GitCommit: -")
     show("GoVersion: - (rowlock, written in Python)")
     show(f"Compiler: {platform.python_implementation()} {platform.python_version()}")
     show(f"Platform: {platform.system().lower()}/{platform.machine()}")
-    return 0

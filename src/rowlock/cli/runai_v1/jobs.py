@@ -35,12 +35,11 @@ def list_workloads(line: CommandLine) -> list[dict[str, Any]]:
     return workloads
 
 
-def index(line: CommandLine) -> int:
+def index(line: CommandLine) -> None:
     workloads = list_workloads(line)
     if not line.all_projects:
         show(f"Showing jobs for project {project(line)}")
     show(table(HEADER, [_row(w) for w in workloads]))
-    return 0
 
 
 def _row(workload: dict[str, Any]) -> tuple[str, ...]:

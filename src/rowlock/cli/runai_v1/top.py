@@ -16,7 +16,7 @@ _UNMEASURED = "Nobody measures what pods of this cluster use (-); ALLOCATED is w
 _SIMULATED = "GPU use is - where GPUs are simulated, which do no work, or where the driver does not tell it."
 
 
-def nodes(line: CommandLine) -> int:
+def nodes(line: CommandLine) -> None:
     server = client.connect(line)
     rows, answer = [], server.get(USAGE)
     used = {node["name"]: node for node in answer["nodes"]}
@@ -37,7 +37,6 @@ def nodes(line: CommandLine) -> int:
     node_usage.tell_simulated(nodes_found)
     if not answer["measured"]:
         tell(_UNMEASURED)
-    return 0
 
 
 def _utilization(node: dict[str, Any] | None) -> tuple[str, str, str]:
@@ -52,7 +51,7 @@ def _utilization(node: dict[str, Any] | None) -> tuple[str, str, str]:
     )
 
 
-def jobs(line: CommandLine) -> int:
+def jobs(line: CommandLine) -> None:
     workloads = list_workloads(line)
     answer = client.connect(line).get(USAGE)
     used = {workload["id"]: workload["usage"] for workload in answer["workloads"]}
@@ -69,7 +68,6 @@ def jobs(line: CommandLine) -> int:
         tell(_UNMEASURED)
     elif any(w["allocatedResources"]["gpu"] and _is_blind(used.get(w["id"])) for w in workloads):
         tell(_SIMULATED)
-    return 0
 
 
 def _is_blind(usage: dict[str, Any] | None) -> bool:

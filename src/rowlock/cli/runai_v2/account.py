@@ -19,13 +19,13 @@ _SETTINGS = {
 """The settings of `config set`, with their defaults."""
 
 
-def show_token(line: CommandLine) -> int:
+def show_token(line: CommandLine) -> None:
     """Print the token itself, or in the form of a kubectl exec plugin."""
     server = client.connect(line)
     token = server.token()
     if line.output == "plaintext":
         show(token)
-        return 0
+        return
     credential = {
         "kind": "ExecCredential",
         "apiVersion": "client.authentication.k8s.io/v1",
@@ -33,13 +33,12 @@ def show_token(line: CommandLine) -> int:
         "status": {"token": token},
     }
     print(json.dumps(credential))
-    return 0
 
 
 # ---------------------------------------------------------------- config
 
 
-def set_config(line: CommandLine) -> int:
+def set_config(line: CommandLine) -> None:
     """Store settings in the data directory."""
     given = {name: getattr(line, name) for name in _SETTINGS if name in line.given_flags}
     given |= _server_elsewhere(line)
@@ -51,7 +50,6 @@ def set_config(line: CommandLine) -> int:
         raise CommandError("lists are always aligned: --json and --yaml are for programs")
     update_config(line, **given)
     show("configuration updated successfully")
-    return 0
 
 
 def _server_elsewhere(line: CommandLine) -> dict[str, Any]:
@@ -77,7 +75,7 @@ def _server_elsewhere(line: CommandLine) -> dict[str, Any]:
     return {"control_plane": {"url": line.cp_url.rstrip("/")}}
 
 
-def describe_config(line: CommandLine) -> int:
+def describe_config(line: CommandLine) -> None:
     """Show the stored settings."""
     values = _config_values(line)
     if line.json:
@@ -86,7 +84,6 @@ def describe_config(line: CommandLine) -> int:
         show_yaml(values)
     else:
         show("\n".join(f"{name}: {value}" for name, value in values.items()))
-    return 0
 
 
 def _config_values(line: CommandLine) -> dict[str, Any]:
@@ -106,7 +103,7 @@ def _camel_case(name: str) -> str:
     return first + "".join(word.capitalize() for word in rest)
 
 
-def generate_config(line: CommandLine) -> int:
+def generate_config(line: CommandLine) -> None:
     """Write the settings to a file, as JSON or YAML by its extension."""
     if not line.file:
         raise CommandError("`runai config generate` needs a file: -f FILE.json or -f FILE.yaml", 2)
@@ -120,7 +117,6 @@ def generate_config(line: CommandLine) -> int:
     with open(line.file, "w", encoding="utf-8") as file:
         file.write(text)
     show(f"configuration written to {line.file}")
-    return 0
 
 
 # ---------------------------------------------------------------- kubeconfig, version
@@ -137,7 +133,7 @@ def _rename_user(config: dict[str, Any], name: str) -> None:
             return
 
 
-def set_kubeconfig(line: CommandLine) -> int:
+def set_kubeconfig(line: CommandLine) -> None:
     """Add the cluster to kubectl's configuration as the current context; other entries stay."""
     import yaml
 
@@ -154,7 +150,7 @@ def set_kubeconfig(line: CommandLine) -> int:
     target = (os.environ.get("KUBECONFIG") or "").partition(os.pathsep)[0] or os.path.expanduser("~/.kube/config")
     if os.path.realpath(target) == os.path.realpath(source):
         show(f"kubeconfig {target} is this cluster's own: nothing to set")
-        return 0
+        return
     try:
         with open(target, encoding="utf-8") as file:
             theirs = yaml.safe_load(file) or {}
@@ -174,4 +170,3 @@ def set_kubeconfig(line: CommandLine) -> int:
         yaml.safe_dump(theirs, file, sort_keys=False)
     os.replace(temporary, target)
     show(f"kubeconfig {target} has the context {ours.get('current-context')}")
-    return 0

@@ -31,6 +31,13 @@ _SOURCE_PATHS = {
     "secret-volume": "secrets",
 }  # fmt: skip
 """Kind of data source → last part of its REST path."""
+_CREDENTIAL_PATHS = {
+    "accessKey": "access-key", "password": "password", "dockerRegistry": "docker-registry", "genericSecret": "generic-secret",
+    "ngcApiKey": "ngc-api-key",
+}  # fmt: skip
+_WORKLOAD_PATHS = {"Distributed": "distributed", "Training": "trainings", "Workspace": "workspaces"}
+_BELOW = {"datasource": _SOURCE_PATHS, "template": _WORKLOAD_PATHS, "credential": _CREDENTIAL_PATHS}
+"""Kind of asset → kind or type → last part of its REST path."""
 _SOURCE_KINDS = {"configMapVolume": "config-map", "secretVolume": "secret-volume"}
 """Field below `spec.storage` → kind of data source, where the names differ."""
 _CREDENTIAL_FIELDS = {"accessKeySecret": "accessKeyAssetId", "secret": "credentialAssetId"}
@@ -100,12 +107,11 @@ def named_asset(line: CommandLine, server: client.ServerClient) -> dict[str, Any
     return asset
 
 
-def describe(line: CommandLine) -> int:
+def describe(line: CommandLine) -> None:
     """Show an asset or a template with all fields that are set."""
     asset = named_asset(line, client.connect(line))
     meta = {name: value for name, value in asset["meta"].items() if value not in (None, False)}
     show_yaml({**asset, "meta": meta})
-    return 0
 
 
 def create(line: CommandLine) -> int:
@@ -150,8 +156,7 @@ def create_template(line: CommandLine) -> int:
     body = {"meta": meta, "spec": spec | fields} | ({"master": {"spec": master}} if master else {})
     if sources := data_sources(line):
         body["assets"] = {"datasources": sources}
-    path = {"distributed": "distributed", "training": "trainings", "workspace": "workspaces"}[line.type]
-    return _post(line, server, f"{_PATHS['template']}/{path}", body)
+    return _post(line, server, f"{_PATHS['template']}/{_WORKLOAD_PATHS[line.type.capitalize()]}", body)
 
 
 def _asset_meta(line: CommandLine, server: client.ServerClient, name: str) -> dict[str, Any]:
@@ -175,12 +180,10 @@ def _post(line: CommandLine, server: client.ServerClient, path: str, body: dict[
     return 0
 
 
-def delete(line: CommandLine) -> int:
-    """Delete an asset or a template; workloads keep its values."""
+def delete(line: CommandLine) -> None:
+    """Delete an asset, a template or a credential; workloads keep its values."""
     server, noun = client.connect(line), _noun(line)
     asset = named_asset(line, server)
-    kinds = {"Distributed": "distributed", "Training": "trainings", "Workspace": "workspaces"}
-    below = {"datasource": _SOURCE_PATHS, "template": kinds}.get(noun, {}).get(_workload_type(asset), "")
+    below = _BELOW.get(noun, {}).get(_workload_type(asset), "")
     server.delete("/".join(part for part in (_PATHS[noun], below, asset["meta"]["id"]) if part))
     show(f"{noun} {asset['meta']['name']} deleted successfully")
-    return 0

@@ -15,7 +15,7 @@ from rowlock.cli.runai_v2.tables import show_yaml
 from rowlock.cli.runai_v2.workloads import format_pods, named_workload
 
 
-def describe(line: CommandLine) -> int:
+def describe(line: CommandLine) -> None:
     server, workload = named_workload(line)
     path = f"{WORKLOADS}/{workload['id']}"
     body: dict[str, Any] = server.get(path)
@@ -25,7 +25,7 @@ def describe(line: CommandLine) -> int:
     if line.output != "table":
         whole = {**body, "pods": shown_pods, "events": shown_events}
         (show_json if line.output == "json" else show_yaml)(whole)
-        return 0
+        return
     sections: list[tuple[bool, Callable[[], str]]] = [
         (line.general, lambda: _lines(_general_rows(body))),
         (line.compute, lambda: "Compute Resources\n" + _compute_table(body)),
@@ -38,7 +38,6 @@ def describe(line: CommandLine) -> int:
     show("\n\n".join(text for wanted, make in sections if wanted and (text := make())))
     if line.compute and body["allocatedResources"]["gpu"] and body["additionalFields"].get("gpusSimulated"):
         tell(SIMULATED)
-    return 0
 
 
 def _first(items: list[dict[str, Any]], limit: int) -> list[dict[str, Any]]:

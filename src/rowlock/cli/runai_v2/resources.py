@@ -45,7 +45,7 @@ def list_projects(line: CommandLine) -> int:
     return show_list(line, PROJECT_COLUMNS, fetch_page(line, client.connect(line), PROJECTS, "projects"))
 
 
-def create_project(line: CommandLine) -> int:
+def create_project(line: CommandLine) -> None:
     """Create a project with its quotas."""
     name = line.word("name")
     body: dict[str, Any] = {"name": name, "resources": [_project_resources(text) for text in line.resources]}
@@ -57,7 +57,6 @@ def create_project(line: CommandLine) -> int:
         body["description"] = line.description
     created = client.connect(line).post(PROJECTS, body)
     show(f"project {created['name']} created successfully")
-    return 0
 
 
 def _project_resources(text: str) -> dict[str, Any]:
@@ -103,7 +102,7 @@ def list_clusters(line: CommandLine) -> int:
     return show_list(line, CLUSTER_COLUMNS, slice_items(line, client.connect(line).get("/api/v1/clusters")))
 
 
-def set_cluster(line: CommandLine) -> int:
+def set_cluster(line: CommandLine) -> None:
     """Accept the only cluster, by name or --id; refuse any other."""
     clusters = client.connect(line).get("/api/v1/clusters")
     if not line.words and not line.id:
@@ -117,7 +116,6 @@ def set_cluster(line: CommandLine) -> int:
         )
     update_config(line, cluster={"name": cluster["name"], "uuid": cluster["uuid"]})
     show(f"cluster {cluster['name']} configured successfully")
-    return 0
 
 
 DEPARTMENT_COLUMNS = (

@@ -22,7 +22,7 @@ _LOOK_AGAIN = 5.0
 _STARTED = "Running,Degraded,Completed,Failed"
 
 
-def logs(line: CommandLine) -> int:
+def logs(line: CommandLine) -> None:
     server, workload = named_workload(line, past=True)
     if line.wait_timeout:
         _wait_for_start(server, workload, parse_duration(line.wait_timeout, "--wait-timeout"))
@@ -42,7 +42,6 @@ def logs(line: CommandLine) -> int:
     if line.since:
         options["since"] = parse_duration(line.since, "--since")
     write_lines(server.stream_pieces(f"{WORKLOADS}/{workload['id']}/pods/{pod}/logs", **options))
-    return 0
 
 
 def chief_pod(server: ServerClient, workload: dict[str, Any], *, follow: bool) -> str:

@@ -118,7 +118,7 @@ def _check_request_type(line: CommandLine) -> None:
 # ---------------------------------------------------------------- manifests
 
 
-def manifest(line: CommandLine) -> int:
+def manifest(line: CommandLine) -> None:
     """`runai workload submit -f FILE`: create the objects of a manifest in the project's namespace. Jobs become workloads through the
     REST API; other objects are created unchanged."""
     import yaml
@@ -142,7 +142,6 @@ def manifest(line: CommandLine) -> int:
     for obj in objects:
         create = _create_job if _is_job(obj) else _create_object
         show(f"{obj['kind'].lower()} {create(server, obj, place)} created in project {project(line)}")
-    return 0
 
 
 def _is_job(obj: dict[str, Any]) -> bool:

@@ -126,7 +126,7 @@ RESOURCES: tuple[Group, ...] = (
                 flags=f"{_FLAGS}ASSET_LIST"),
         Command("describe", "Show a credential, without what is secret.", "runai_v2.assets:describe", "NAME",
                 (PROJECT, DATA_DIR)),
-        Command("create", "Keep a credential, whose secret is read from a file.", "runai_v2.credentials:create", "NAME", (
+        Command("create", "Keep a credential, whose secret is read from a file.", "runai_v2.credentials:create_shared", "NAME", (
             Flag("--type", "password|access-key|docker-registry|generic-secret|ngc-api-key", "what it is", "password"),
             Flag("--user", "text", "the user's name (password, docker-registry)", value="NAME"),
             Flag("--url", "text", "the registry (docker-registry)", value="URL"),
@@ -135,22 +135,22 @@ RESOURCES: tuple[Group, ...] = (
             Flag("--secret-file", "text", "a file with the password, the secret key or the value (- reads stdin)", value="FILE"),
             PROJECT, DATA_DIR,
         )),
-        Command("delete", "Delete a credential, and the Secret that it made.", "runai_v2.credentials:delete", "NAME",
+        Command("delete", "Delete a credential, and the Secret that it made.", "runai_v2.assets:delete", "NAME",
                 (PROJECT, DATA_DIR)),
     )),
     Group("my-credential", "Credentials of your own, which no other user uses.", (
-        Command("list", "List your credentials, without what is secret.", "runai_v2.my_credentials:list_own",
+        Command("list", "List your credentials, without what is secret.", "runai_v2.credentials:list_own",
                 flags=f"{_FLAGS}CREDENTIAL_LIST", aliases="ls"),
-        Command("describe", "Show one of your credentials, without what is secret.", "runai_v2.my_credentials:describe", "NAME",
+        Command("describe", "Show one of your credentials, without what is secret.", "runai_v2.credentials:describe", "NAME",
                 (DATA_DIR,)),
-        Command("create", "Keep a credential of your own.", "runai_v2.my_credentials:create", "NAME", (
+        Command("create", "Keep a credential of your own.", "runai_v2.credentials:create", "NAME", (
             OWN_TYPE,
             Flag("--item", "list", "its fields, with commas between (what is secret is safer in --secret-file)", value="KEY=VALUE,..."),
             Flag("--secret-file", "text", "a file with what is secret of it (- reads stdin)", value="FILE"),
             Flag("--description", "text", "what it is for", value="TEXT"), DATA_DIR,
         )),
         Command("delete", "Delete one of your credentials; workloads that use it keep its values.",
-                "runai_v2.my_credentials:delete", "NAME", (DATA_DIR,), aliases="rm"),
+                "runai_v2.credentials:delete", "NAME", (DATA_DIR,), aliases="rm"),
     )),
 )  # fmt: skip
 

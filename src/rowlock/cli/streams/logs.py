@@ -33,7 +33,7 @@ def _lines_of_end(count: int | None) -> int | None:
     return None if count == -1 else count
 
 
-def logs(line: CommandLine) -> int:
+def logs(line: CommandLine) -> None:
     name, tail = line.word("job"), _lines_of_end(line.tail)
     server = client.connect(line)
     workload = find_workload_or_past(server, project(line), name)
@@ -54,7 +54,7 @@ def logs(line: CommandLine) -> int:
         if chosen.name:
             raise CommandError("--fold is for the log of all ranks: leave it out, or --rank and --pod", 2)
         write_merged(server, f"{path}/logs", previous=line.previous, fold=True, **options)
-        return 0
+        return
     if chosen.name:
         counts_here = chosen.local_rank is not None and tail is not None and not line.follow
         if counts_here:
@@ -65,9 +65,8 @@ def logs(line: CommandLine) -> int:
         read = server.stream_lines if counts_here else server.stream_pieces
         lines = read(f"{path}/pods/{chosen.name}/logs", **own)
         write_lines(deque(lines, tail) if counts_here else lines)
-        return 0
+        return
     write_merged(server, f"{path}/logs", previous=line.previous, **options)
-    return 0
 
 
 def _tell_why_nothing_comes(line: CommandLine, workload: dict[str, Any]) -> None:
