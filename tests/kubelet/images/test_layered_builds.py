@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 from tests.kubelet.conftest import Node, on_node, pod, until
@@ -374,11 +375,12 @@ def test_what_from_promises_and_is_not_here_is_said(shop: Workshop) -> None:
 
 
 def test_an_image_without_files_is_an_image(shop: Workshop) -> None:
-    shop.build("FROM x\nENV A=1\nCMD echo $A; touch /own /tmp/own && ls /tmp/own")
-    assert shop.run() == "1\n/tmp/own\n"
+    own = f"own-{uuid4()}"  # a name that nothing else on this machine has
+    shop.build(f"FROM x\nENV A=1\nCMD echo $A; touch /{own} /tmp/{own} && ls /tmp/{own}")
+    assert shop.run() == f"1\n/tmp/{own}\n"
     shop.build("FROM made\nENV B=2\nCMD echo $A $B", "other")
     assert shop.run("other") == "1 2\n"
-    assert not Path("/own").exists() and not Path("/tmp/own").exists()
+    assert not Path("/", own).exists() and not Path("/tmp", own).exists()
 
 
 def test_a_checkout_of_rowlock_is_seen_where_its_directory_is_not(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -68,8 +68,8 @@ class Objects:
         self.looks += 1
         return self._objects[kind].get(Key(namespace, name))
 
-    def all(self, kind: Kind, namespace: str = "") -> list[Object]:
-        return list(self._objects[kind].values())
+    def keys(self, kind: Kind) -> list[Key]:
+        return list(self._objects[kind])
 
 
 def updated(index: NameIndex, view: Any) -> NameIndex:

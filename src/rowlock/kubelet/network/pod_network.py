@@ -6,7 +6,9 @@
 
 import asyncio
 import contextlib
+import itertools
 import os
+import random
 import socket
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -386,8 +388,14 @@ def _own_hosts_file(pod_namespace: str, uid: str) -> str:
 
 
 def _unused_port(taken: set[int]) -> int:
-    """A free port below the range from which the kernel takes ports for outgoing connections."""
-    for port in range(*PORT_RANGE):
+    """A free port below the range from which the kernel takes ports for outgoing connections.
+
+    The search begins at a random port: a port is bound later, by its pod, so two servers of one machine that both
+    began at the lowest would give it to two pods.
+    """
+    first, end = PORT_RANGE
+    begin = random.randrange(first, end)
+    for port in itertools.chain(range(begin, end), range(first, begin)):
         if port not in taken:
             with socket.socket() as listener, contextlib.suppress(OSError):
                 listener.bind(("", port))
