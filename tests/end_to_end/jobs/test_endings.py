@@ -91,6 +91,38 @@ class Stage:
         self.cluster.api("POST", self.jobs, job)
         self.wait_until_ready(others)
 
+    @property
+    def batch_job(self) -> str:
+        return f"/apis/batch/v1/namespaces/runai-{self.project}/jobs/{self.name}"
+
+    def start_batch_job(self, spec: dict[str, Any]) -> None:
+        """A batch/v1 Job whose pods all run the program."""
+        body = {"metadata": {"name": self.name}, "spec": {**spec, "template": self._template("exec")}}
+        self.cluster.api("POST", self.batch_job.rpartition("/")[0], body)
+        self.wait_until_ready(spec.get("parallelism", 1) - 1)
+
+    def start_jobset(self, spec: dict[str, Any]) -> None:
+        """A JobSet of two Jobs: one runs the program, the other fails when that is ready, but only once."""
+        once = (
+            f"while [ ! -e {self.place}/0/ready ]; do sleep 0.1; done; mkdir {self.place}/failed && exit 3; sleep 999;"
+        )
+        jobs = [
+            {"name": name, "template": {"spec": {"backoffLimit": 0, "template": self._template(before)}}}
+            for name, before in (("saves", "exec"), ("fails", f"{once} exec"))
+        ]
+        version, spec = "jobset.x-k8s.io/v1alpha2", {**spec, "replicatedJobs": jobs}
+        body = {"apiVersion": version, "kind": "JobSet", "metadata": {"name": self.name}, "spec": spec}
+        self.cluster.api("POST", f"/apis/{version}/namespaces/runai-{self.project}/jobsets", body)
+        self.wait_until_ready()
+
+    def _template(self, before: str) -> dict[str, Any]:
+        """Of a Job's pods: each runs the program in the directory of its index, after `before`."""
+        rank = f"{self.place}/${{JOB_COMPLETION_INDEX:-0}}"
+        command = f"mkdir -p {rank}; {before} python {self.place}/saves.py {rank}"
+        container = {"name": "c", "image": "rowlock.dev/host", "command": ["sh", "-c", command]}
+        pod = {"restartPolicy": "Never", "terminationGracePeriodSeconds": self.grace, "containers": [container]}
+        return {"spec": pod}
+
     def wait_until_ready(self, last: int = 0) -> None:
         marks = [self.place / str(rank) / "ready" for rank in range(last + 1)]
         self.cluster.until(lambda: all(mark.exists() for mark in marks), "the programs are ready")
@@ -223,15 +255,24 @@ def restart_job(stage: Stage) -> None:
 
 def end_batch_job(stage: Stage) -> None:
     """A batch/v1 Job that is over its deadline."""
-    (stage.place / "0").mkdir()
-    command = ["python", f"{stage.place}/saves.py", f"{stage.place}/0"]
-    container = {"name": "c", "image": "rowlock.dev/host", "command": command}
-    pod = {"restartPolicy": "Never", "terminationGracePeriodSeconds": stage.grace, "containers": [container]}
-    body = {"metadata": {"name": stage.name}, "spec": {"template": {"spec": pod}}}
-    jobs = "/apis/batch/v1/namespaces/runai-default/jobs"
-    stage.cluster.api("POST", jobs, body)
-    stage.wait_until_ready()
-    stage.cluster.api("PATCH", f"{jobs}/{stage.name}", {"spec": {"activeDeadlineSeconds": 1}})
+    stage.start_batch_job({})
+    stage.cluster.api("PATCH", stage.batch_job, {"spec": {"activeDeadlineSeconds": 1}})
+
+
+def lower_parallelism(stage: Stage) -> None:
+    """A Job of two indexes that is to have one now."""
+    stage.start_batch_job({"completionMode": "Indexed", "completions": 2, "parallelism": 2})
+    stage.cluster.api("PATCH", stage.batch_job, {"spec": {"completions": 1, "parallelism": 1}})
+
+
+def fail_jobset(stage: Stage) -> None:
+    """A JobSet in which another Job fails."""
+    stage.start_jobset({})
+
+
+def restart_jobset(stage: Stage) -> None:
+    """The same, with a restart left: all Jobs are made anew."""
+    stage.start_jobset({"failurePolicy": {"maxRestarts": 1}})
 
 
 def rerun_on_save(stage: Stage) -> None:
@@ -294,6 +335,15 @@ WAYS: dict[Callable[[Stage], None], tuple[str, int]] = {
     fill_disk: ('eviction: Usage of EmptyDir volume "v" exceeds the limit "1Mi")', 0),
     remove_node: ("node removal: ", 0),
     restart_job: ("its job has failed", 0),
+    lower_parallelism: ("scale-down: its job runs at most 1 of its pods at a time now", 1),
+    fail_jobset: (
+        "end of the job: its job has failed (jobset failed due to one or more job failures (first failed job: ",
+        0,
+    ),
+    restart_jobset: (
+        "restart: its job starts again (applying RestartJobSet failure policy action (first failed job: ",
+        0,
+    ),
     end_batch_job: ("end of the job: its job has failed (Job was active longer than specified deadline)", 0),
     rerun_on_save: ("delete: its job was deleted by `rowlock run --rerun-on-save`", 0),
     interrupt: ("its job was", 0),
