@@ -90,11 +90,11 @@ fix: $(STAMP) ## let ruff repair what it can
 	$(BIN)/ruff check --fix src tests benchmarks scripts
 	$(BIN)/ruff format src tests benchmarks scripts
 
-bench: $(TORCH) ## measure, print ratios, write docs/benchmarks.md; BENCH=first-byte: that budget alone (BENCH=help names them)
+bench: $(TORCH) ## measure, print ratios, write docs/benchmarks.md; BENCH=first-byte: that budget alone (BENCH=help names them), AGAINST=COMMIT: in turn with an older build
 ifeq ($(BENCH),)
 	$(BIN)/python scripts/real_cluster build --kwok --or-say # peers to stand beside
 endif
-	$(BIN)/python -m benchmarks $(BENCH:help=--help)
+	$(BIN)/python -m benchmarks $(BENCH:help=--help) $(AGAINST:%=--against=%)
 
 bench-ui: $(STAMP) ## what the web UI promises, measured in a real browser (apt-get install chromium)
 	$(INSTALL) -e '.[ui]'

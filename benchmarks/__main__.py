@@ -97,12 +97,20 @@ def main() -> int:
     parser.add_argument(
         "budget", nargs="?", choices=one_budget.NAMES, help="measure this budget alone and write nothing"
     )
+    parser.add_argument(
+        "--against",
+        default="",
+        metavar="REF",
+        help="a commit: its build is measured in turn with this one (a budget alone)",
+    )
     options = parser.parse_args()
     only = options.only
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # the clusters end with us, however we end
     if options.budget:
-        one_budget.measure(options.budget)
+        one_budget.measure(options.budget, options.against)
         return 0
+    if options.against:
+        parser.error("--against needs a budget: " + ", ".join(one_budget.COMPARED))
     page = renewed(PAGE.read_text(), only) if only else whole()
     PAGE.write_text(page)
     print(page)

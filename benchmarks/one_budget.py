@@ -1,10 +1,13 @@
-"""One budget alone, in a minute or two: `make bench BENCH=first-byte`. It prints its rows and writes nothing."""
+"""One budget alone, in a minute or two: `make bench BENCH=first-byte`. It prints its rows and writes nothing.
+
+`AGAINST=REF` measures an older build of this repository in turn with this one (`older_build.py`).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from benchmarks import archive, budgets, image_start, jobs, trainjobs, watching
+from benchmarks import archive, budgets, image_start, jobs, older_build, trainjobs, watching
 from benchmarks.cluster import running
 from benchmarks.jobs import Figure
 
@@ -39,11 +42,16 @@ ROWS: dict[str, Callable[[], Iterator[Figure]]] = {
     "watching": watching.figures,
 }
 NAMES = (*ROWS, "archive")
+COMPARED = ("ready", "first-byte", "jobs", "thousand-pods")
+"""Budgets that can be measured against an older build: they know a cluster by its API alone."""
 
 
-def measure(name: str) -> None:
+def measure(name: str, against: str = "") -> None:
+    """Prints the rows of a budget, each beside that of the build of the commit `against`, if one is named."""
+    if against and name not in COMPARED:
+        raise SystemExit(f"{name} cannot be measured against an older build; these can: {', '.join(COMPARED)}")
     if name == "archive":
         archive.main()
         return
-    for figure in ROWS[name]():
+    for figure in older_build.beside(against, ROWS[name]) if against else ROWS[name]():
         print(figure.row(), flush=True)
