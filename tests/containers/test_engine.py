@@ -140,14 +140,13 @@ def test_a_helper_that_was_killed_for_memory_is_told_though_the_program_went_on(
     on_node(tmp_path, body)
 
 
-def test_a_container_has_no_variables_of_the_machine_and_no_token_which_is_said(tmp_path: Path) -> None:
+def test_a_container_has_no_variables_of_the_machine(tmp_path: Path) -> None:
     async def body(node: Node) -> None:
-        await node.add(pod("a", "env", spec={"automountServiceAccountToken": True}))
+        await node.add(pod("a", "env"))
         await node.ended("a")
         names = {line.partition("=")[0] for line in (await node.log("a")).splitlines()}
         assert not {name for name in names if name.startswith(("KUBERNETES_", "CUDA_", "NVIDIA_"))}
         assert {"HOSTNAME", "OMP_NUM_THREADS", "ROWLOCK_CHECKPOINT_DIR"} <= names and "VIRTUAL_ENV" not in names
-        await node.told("a", "automountServiceAccountToken: pods in containers do not reach the API server")
 
     on_node(tmp_path, body)
 

@@ -72,4 +72,6 @@ from tests.kubelet.worker.test_stops import (  # noqa: F401
     test_a_deadline_is_told,
     test_a_deleted_pods_end_is_told,
     test_a_failed_probe_is_told,
+    test_a_grace_of_the_pod_below_a_kubelets_is_that_of_a_kubelet,
+    test_a_pod_that_is_deleted_by_force_saves_as_on_a_kubelet,
 )

@@ -26,8 +26,11 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID, SignatureAlgorit
 from rowlock.http_server.shortages import shortage_sentence
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
-IN_PODS = ("10.77.0.1", "kubernetes", "kubernetes.default", "kubernetes.default.svc")
-"""Names and addresses of the server inside pods (`kubelet/network/loopback_relay.py`)."""
+IN_PODS = (
+    *(f"10.{number}.0.1" for number in range(77, 100)), "kubernetes", "kubernetes.default", "kubernetes.default.svc",
+)  # fmt: skip
+"""Names and addresses of the server inside pods (`kubelet/network/loopback_relay.py`), also in any network that a container engine
+gives them (`kubelet/runtime/engine_gateway.py`)."""
 _ACCOUNT_KEY = "service-account.key"
 """File of the key that signs service account tokens (`authentication/service_account_tokens.py`)."""
 _Key = ec.EllipticCurvePrivateKey

@@ -15,11 +15,12 @@ import pytest
 from tests.kubelet.conftest import Node, node, pod, until
 
 from rowlock import kinds
-from rowlock.kubelet.images.images import KUBECTL_DELIVERY, normalise
+from rowlock.kubelet.images.images import KUBECTL_DELIVERY, Image, Images, normalise
 from rowlock.kubelet.pod.facts import ContainerFacts, PodFacts, Pull
 from rowlock.kubelet.pod.progress import assess_progress
 from rowlock.kubelet.pod.spec import parse_pod_spec
 from rowlock.kubelet.pod.sync import PodActions, Publish, compute_pod_actions
+from rowlock.kubelet.runtime.engine_images import EngineImages
 from rowlock.kubelet.runtime.pulls import Pulls
 from rowlock.kubelet.runtime.registry import (
     ANONYMOUS,
@@ -425,17 +426,14 @@ def test_what_the_engine_cannot_make_is_in_the_status(tmp_path: Path, monkeypatc
     asyncio.run(whole())
 
 
-def test_the_launcher_of_an_mpijob_says_what_it_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def whole() -> None:
-        async with played(tmp_path, monkeypatch) as (node, engine):
-            engine.have.add("team/mpi:1")
-            first = {"name": "kubectl-delivery", "image": f"{KUBECTL_DELIVERY}:latest"}
-            await node.add(wants("a", "team/mpi:1", spec={"initContainers": [first]}))
-            await told(node, "a", "the launcher of an MPIJob cannot run in a container yet: run its command with ")
-            await told(node, "a", "`rowlock image add team/mpi:1 --host`")
-            assert engine.asked == []
-
-    asyncio.run(whole())
+def test_the_launcher_of_an_mpijob_gets_its_kubectl_with_its_own_image(tmp_path: Path) -> None:
+    images = Images(tmp_path)
+    images.engine_images["team/mpi:1"] = Image("team/mpi:1", engine="docker://x", entrypoint=("run",), command=("me",))
+    first = {"name": "kubectl-delivery", "image": f"{KUBECTL_DELIVERY}:latest"}
+    made = parse_pod_spec(wants("a", "team/mpi:1", spec={"initContainers": [first]}))
+    found = EngineImages("auto", images, {}, {}).find_image(made, made.init_containers[0], contained=True)
+    assert (found.engine, found.command, found.entrypoint[:2]) == ("docker://x", (), ("python3", "-c"))
+    exec(compile(found.entrypoint[3], "kubectl", "exec"), {"__name__": "kubectl"})  # it is a program by itself
 
 
 def test_who_asks_without_credentials_is_nobody() -> None:

@@ -96,6 +96,9 @@ class PodNetwork:
     """Services that are aliases of other names (`ExternalName`)."""
     prefix: str = ""
     """The first two bytes of addresses of pods in containers (`10.77`); "" while there are none."""
+    engine_network_made: asyncio.Event = field(default_factory=asyncio.Event)
+    engine_problem: str = "the container engine has no network for pods yet"
+    """Why containers do not reach this machine, and so neither the API server nor addresses of Services; "" = they do."""
 
     @property
     def has_namespaces(self) -> bool:
@@ -104,6 +107,11 @@ class PodNetwork:
     def has_own_address(self, pod: PodCard) -> bool:
         """Whether the pod has an address, names and ports of its own."""
         return self.has_namespaces or pod.contained
+
+    @property
+    def engine_address(self) -> str:
+        """This machine's address in the engine's network; "" while there is none."""
+        return f"{self.prefix}.0.1" if self.prefix else ""
 
     def note_change(self, kind: Kind, changed: Key) -> None:
         """Notes that a pod or a service was added, changed or deleted."""
@@ -132,10 +140,14 @@ class PodNetwork:
             return address, port
         return LOOPBACK, self._keep_port(f"service {service.namespace}/{service.name}", port)
 
-    def variables_of_services(self, own_namespace: str) -> dict[str, str]:
+    def engine_place(self, service: Key, address: str, port: int) -> tuple[str, int]:
+        """The same for pods in containers: a port of this machine's address in their network."""
+        return self.engine_address, self._keep_port(f"service {service.namespace}/{service.name}", port)
+
+    def variables_of_services(self, own_namespace: str, *, contained: bool = False) -> dict[str, str]:
         """The variables by which a kubelet tells containers about the Services in their pod's namespace."""
         services = [service for own, service in sorted(self.addressed.items()) if own.namespace == own_namespace]
-        return service_variables(services, self.service_place)
+        return service_variables(services, self.engine_place if contained else self.service_place)
 
     def mark_dirty(self) -> None:
         """Notes added or changed pods or services: the hosts files are out of date."""
@@ -154,6 +166,12 @@ class PodNetwork:
         """Sets the prefix of the engine's network, which now exists."""
         self.dirty = self.dirty or self.prefix != prefix
         self.prefix = prefix
+        self.note_engine_network()
+
+    def note_engine_network(self) -> None:
+        """Notes that the engine has a network, maybe a new one: what listens in it is made anew."""
+        self.engine_network_made.set()
+        self.services_changed.set()
 
     def container_address(self, uid: str, *, host_network: bool) -> str:
         """The address of a pod in containers: its own with the engine's prefix; with `hostNetwork` the machine's in that network."""
@@ -166,6 +184,7 @@ class PodNetwork:
         for card in cards:
             if card.contained:
                 self.prefix = ".".join(card.ip.split(".")[:2])
+                self.note_engine_network()
             if card.ip and card.ip != LOOPBACK:
                 self._addresses.restore(card.uid, ".".join([hosts.PREFIX, *card.ip.split(".")[2:]]))
         stored = untrusted.read_object(str(self.data / "ports.json")) or {}

@@ -41,7 +41,9 @@ class Door:
     port: int
     """The Service's port that it leads to."""
     is_inside: bool
-    """Whether it is in the pods' network; if not, it is on this machine."""
+    """Whether it is in the network of pods that are processes; if not, it is on this machine."""
+    is_of_engine: bool = False
+    """Whether it is at this machine's address in the engine's network."""
 
 
 @dataclass(slots=True)
@@ -54,6 +56,8 @@ class ServiceRelays:
     dial: Callable[[Key, int], Awaitable[socket.socket]]
     """A connection to a pod's port. Raises ApiError, OSError."""
     record_event: Callable[[Object, str, str, str, str], None]
+    listen_in_engine: Callable[[int], Awaitable[socket.socket]]
+    """A listener at a port of this machine's address in the engine's network. Raises ApiError, OSError."""
     _open: dict[Door, "asyncio.Task[None]"] = field(default_factory=dict)
     _turn: Iterator[int] = field(default_factory=itertools.count)
 
@@ -78,6 +82,9 @@ class ServiceRelays:
             number = int(port["port"])
             where = self.network.service_place(own, address, number)
             yield Door(own, *where, number, is_inside=self.network.has_namespaces)
+            if self.network.engine_address:
+                where = self.network.engine_place(own, address, number)
+                yield Door(own, *where, number, is_inside=False, is_of_engine=True)
             if port.get("nodePort"):
                 yield Door(own, LOOPBACK, int(port["nodePort"]), number, is_inside=False)
 
@@ -98,7 +105,9 @@ class ServiceRelays:
             try:
                 listener = await self._listen(door)
             except (ApiError, OSError) as error:
-                if not door.is_inside and told != str(error):  # inside, a new pod host is being started
+                if not (door.is_inside or door.is_of_engine) and told != str(
+                    error
+                ):  # inside, a new pod host is being started
                     told = str(error)
                     self._tell_closed(door, getattr(error, "strerror", None) or told)
             else:
@@ -114,6 +123,8 @@ class ServiceRelays:
     async def _listen(self, door: Door) -> socket.socket:
         if door.is_inside:
             return await self.host.request_socket("service", address=door.address, port=door.number)
+        if door.is_of_engine:
+            return await self.listen_in_engine(door.number)
         return socket.create_server((door.address, door.number))
 
     def _tell_closed(self, door: Door, problem: str) -> None:

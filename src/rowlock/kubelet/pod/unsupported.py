@@ -27,15 +27,16 @@ UNSUPPORTED_SECURITY_FIELDS = (
 
 
 def pod_warnings(
-    pod: PodSpec, limits: str = "watchdog", *, engine: str = "", has_namespaces: bool = False
+    pod: PodSpec, limits: str = "watchdog", *, engine: str = "", engine_problem: str = "", has_namespaces: bool = False
 ) -> list[str]:
     """What the pod asks for and does not get, a sentence each; it runs all the same. `engine`: the engine of its containers, if any;
+    `engine_problem`: why these do not reach this machine;
     `has_namespaces`: whether pods that run as processes have networks of their own."""
     contexts = [("the pod", pod.security_context), *((c.name, c.security_context) for c in pod.containers)]
     if engine:
         warnings = engine_context_warnings(contexts) + memory_volume_warnings(pod.volumes, engine)
-        if pod.wants_token:
-            text = "pods in containers do not reach the API server, so they have no token"
+        if pod.wants_token and engine_problem:
+            text = f"pods in containers do not reach the API server here ({engine_problem}), so they have no token"
             warnings.append(f"automountServiceAccountToken: {text}")
     else:
         warnings = [text for owner, context in contexts for text in unapplied_warnings(context, owner)]

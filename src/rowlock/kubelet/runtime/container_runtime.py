@@ -21,6 +21,7 @@ from rowlock.kubelet.pod.pod_state import PodState
 from rowlock.kubelet.pod.spec import PodSpec
 from rowlock.kubelet.pod.unsupported import pod_warnings, unknown_names_warning
 from rowlock.kubelet.runtime import engine_spec
+from rowlock.kubelet.runtime.engine_gateway import EngineGateway
 from rowlock.kubelet.runtime.engine_images import EngineImages
 from rowlock.kubelet.runtime.engine_spec import LABEL_PREFIX
 from rowlock.kubelet.shim import engine_client
@@ -42,6 +43,7 @@ class ContainerRuntime:
     directories: PodDirectories
     pod_states: Mapping[str, PodState]
     """The kubelet's pods, by uid."""
+    gateway: EngineGateway
     _prepared: set[str] = field(default_factory=set)
     _network_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -61,7 +63,10 @@ class ContainerRuntime:
     def unmet_wishes(self, pod: PodSpec, limits_mode: str, *, is_contained: bool) -> list[str]:
         """What the pod requests and does not get here, a sentence each; used by its event, `rowlock check` and every submit."""
         engine, network = self.engine_images.name if is_contained else "", self.network
-        sentences = pod_warnings(pod, limits_mode, engine=engine, has_namespaces=network.has_namespaces)
+        problem = network.engine_problem if network.engine_address else ""  # it is not known before the first container
+        sentences = pod_warnings(
+            pod, limits_mode, engine=engine, engine_problem=problem, has_namespaces=network.has_namespaces
+        )
         if not network.has_namespaces and not is_contained:
             commands = [[*c.command, *c.args] for c in pod.containers]
             variables = [variable for c in pod.containers for variable in c.env]
@@ -85,7 +90,9 @@ class ContainerRuntime:
                 return self.engine_images.engine_gone_problem()
             try:
                 async with self._network_lock:
-                    await self._ask(self._make_network, self.engine)
+                    if prefix := await self._ask(self._make_network, self.engine):
+                        self.network.set_engine_prefix(prefix)
+                    await self.gateway.wait_until_tried()
                 if pod.needs_sandbox:
                     await self._ask(self._make_sandbox_image, self.engine)
             except (EngineError, ValueError) as error:
@@ -105,9 +112,10 @@ class ContainerRuntime:
         """Calls `function` in a thread for engine calls. Raises EngineError, also while the engine does not answer."""
         return await self.engine_images.calls.run(client, function, client, *args)
 
-    def _make_network(self, client: Engine) -> None:
+    def _make_network(self, client: Engine) -> str:
+        """The prefix of the pods' network, which exists then; "" = it was made before."""
         if "network" in self._prepared:
-            return
+            return ""
         subnet = self._existing_subnet(client)
         for prefix in () if subnet else _PREFIXES:
             pool = {"Subnet": f"{prefix}.0.0/16", "Gateway": f"{prefix}.0.1"}
@@ -122,8 +130,8 @@ class ContainerRuntime:
                     raise
         if not subnet:
             raise ValueError("every network from 10.77.0.0/16 to 10.99.0.0/16 is taken in the container engine")
-        self.network.set_engine_prefix(".".join(subnet.split(".")[:2]))
         self._prepared.add("network")
+        return ".".join(subnet.split(".")[:2])
 
     def _existing_subnet(self, client: Engine) -> str:
         """The subnet of the pods' network; "" = the network does not exist."""

@@ -13,7 +13,7 @@ import contextlib
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -22,6 +22,7 @@ from rowlock.kubelet.images.images import Image, Images, command_line, is_kubect
 from rowlock.kubelet.pod.facts import ContainerConfigError, Problem
 from rowlock.kubelet.pod.pod_state import PodState
 from rowlock.kubelet.pod.spec import ContainerSpec, PodSpec, parse_pod_spec
+from rowlock.kubelet.remote_shell.container_delivery import install_command
 from rowlock.kubelet.runtime.program_files import read_program
 from rowlock.kubelet.shim import engine_client
 from rowlock.kubelet.shim.engine_client import Engine, EngineError
@@ -206,8 +207,8 @@ class EngineImages:
         return self.needs_engine(parse_pod_spec(pod) if state is None else state.spec_of(pod))
 
     def find_image(self, pod: PodSpec, container: ContainerSpec, *, contained: bool) -> Image:
-        """The image of one of the pod's containers; `contained`: whether the pod runs in containers. Raises ContainerConfigError if it is
-        missing or does not fit that."""
+        """The image of one of the pod's containers; `contained`: whether the pod runs in containers. The container that gives an MPIJob's
+        launcher its kubectl has the launcher's own. Raises ContainerConfigError if it is missing or does not fit that."""
         image = self.images.find(container.image)
         if isinstance(image, Problem):
             if image.reason == "ErrImagePull" and container.image_pull_policy == "Never":
@@ -215,10 +216,8 @@ class EngineImages:
                 raise ContainerConfigError(text, "ErrImageNeverPull")
             raise ContainerConfigError(image.message, image.reason)
         if contained and not image.engine and is_kubectl_delivery(image.name):
-            text = (
-                "the launcher of an MPIJob cannot run in a container yet: run its command with this machine's programs"
-            )
-            raise ContainerConfigError(f"{text}: `rowlock image add {pod.main_containers[0].image} --host`")
+            main = self.find_image(pod, pod.main_containers[0], contained=True)
+            return replace(main, entrypoint=install_command(), command=())
         if not image.engine and self.mode == "container":
             text = f'image "{image.name}" stands for a process of this machine, and the cluster runs containers only'
             raise ContainerConfigError(f"{text}: start it with --runtime auto, or build the image")

@@ -17,6 +17,7 @@ from typing import Protocol
 from rowlock.errors import ApiError
 from rowlock.kubelet.pod.facts import ContainerConfigError
 from rowlock.kubelet.pod.spec import PodSpec
+from rowlock.kubelet.shim import netns
 
 DEFAULT_SECONDS = 3600
 TOKEN_VOLUME_PREFIX = "kube-api-access-"
@@ -59,12 +60,14 @@ class PodTokens:
             return False
         return pod.wants_token or self.source.has_rights(pod.namespace, pod.service_account)
 
-    def server_variables(self) -> dict[str, str]:
+    def server_variables(self, engine_address: str = "") -> dict[str, str]:
         """The variables by which in-cluster clients find the API server: those that a kubelet sets for the Service `kubernetes`. {} =
-        pods cannot reach it."""
+        pods cannot reach it. `engine_address`: this machine's in the engine's network, for pods in containers."""
         if self.address is None:
             return {}
-        host, port = self.address[0], str(self.address[1])
+        host, port = (
+            (engine_address, str(netns.API_PORT)) if engine_address else (self.address[0], str(self.address[1]))
+        )
         url, of_port = f"tcp://{host}:{port}", f"KUBERNETES_PORT_{port}_TCP"
         return {
             "KUBERNETES_SERVICE_HOST": host,

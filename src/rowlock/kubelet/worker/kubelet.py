@@ -38,6 +38,7 @@ from rowlock.kubelet.prober.probe_handlers import HandlerRunner
 from rowlock.kubelet.prober.prober import Prober
 from rowlock.kubelet.runtime.container_runs import ContainerRuns
 from rowlock.kubelet.runtime.container_runtime import ContainerRuntime
+from rowlock.kubelet.runtime.engine_gateway import EngineGateway
 from rowlock.kubelet.runtime.engine_images import EngineImages
 from rowlock.kubelet.runtime.pod_host_client import PodHostClient
 from rowlock.kubelet.shim import netns
@@ -183,7 +184,8 @@ class Kubelet:
         self._host_ports = HostPorts(
             view, pod_states, self.streaming.dial, record_event, has_namespaces=network.has_namespaces
         )
-        self._service_relays = ServiceRelays(view, network, host, self.streaming.dial, record_event)
+        gateway = EngineGateway(network, host, lambda: engine_images.engine, settings.api_port)
+        self._service_relays = ServiceRelays(view, network, host, self.streaming.dial, record_event, gateway.listen)
         self.exit_listeners: list[ExitListener] = []
         """Called for every container run that has ended, at least once."""
         self.pod_workers = PodWorkers(
@@ -199,7 +201,7 @@ class Kubelet:
             prepare_network=host.prepare_network,
             backoff=settings.restart_backoff,
         )
-        self._runtime = ContainerRuntime(node.data_dir, engine_images, network, directories, pod_states)
+        self._runtime = ContainerRuntime(node.data_dir, engine_images, network, directories, pod_states, gateway)
         self._volume_directories = VolumeDirectories(node.data_dir)
         self._checkpoints = Checkpoints(node.data_dir, settings.keep_checkpoints)
         self._settled_clock = SettledClock(node.clock)
@@ -298,22 +300,17 @@ class Kubelet:
 
     def _background_looks(self, worker: PodWorker) -> dict[str, Callable[[], Awaitable[None]]]:
         """The tasks beside the pods' turns, by name. Each is supervised: an error in one ends neither it nor the others."""
-        view, nodes = self._view, self.node.nodes
+        view, nodes, pods, record = self._view, self.node.nodes, self.pod_states, self.recorder.record
         looks: dict[str, Callable[[], Awaitable[None]]] = {
             "the kubelet's resync": self._resync,
-            "the watch over GPU memory": lambda: gpu_watch.watch_gpu_memory(
-                view, nodes, self.pod_states, self.recorder
-            ),
+            "the watch over GPU memory": lambda: gpu_watch.watch_gpu_memory(view, nodes, pods, self.recorder),
             "the measure of pods' disks": lambda: self._check_disk_usage(worker),
             "the sampler of what pods use": self.usage.run,
-            "the watch over what jobs share in /tmp": TmpWatch(
-                view, self.pod_states, self.recorder.record, self.network.has_namespaces
-            ).run,
-            "the watch over limits of processes": pids_watch.PidsWatch(
-                view, self.pod_states, self.node.pids_limit, self.recorder.record
-            ).run,
+            "the watch over what jobs share in /tmp": TmpWatch(view, pods, record, self.network.has_namespaces).run,
+            "the watch over limits of processes": pids_watch.PidsWatch(view, pods, self.node.pids_limit, record).run,
             "the host ports of pods": self._host_ports.run,
             "the addresses of Services": self._service_relays.run,
+            "the way of containers to this machine": self._runtime.gateway.run,
             "the renewal of node leases": lambda: registration.renew_leases(self._api, view, nodes, self.node.clock),
         }
         settings = self._settings

@@ -97,10 +97,11 @@ class PodContexts:
     def find_context(self, pod: PodSpec, card: PodCard) -> PodContext:
         """The pod's context at this moment."""
         plan, has_own_address = self.node.nodes[card.node], self.network.has_own_address(card)
-        # containers of an engine do not reach the API server; without mounts there is no token
-        reaches_server = not (card.contained or self.node.mount_problem)
+        # without mounts there is no token
+        reaches_server = not (self.network.engine_problem if card.contained else self.node.mount_problem)
         has_token = reaches_server and self.tokens.are_wanted(pod)
-        has_links = not card.contained and pod.object["spec"].get("enableServiceLinks") is not False
+        has_links = pod.object["spec"].get("enableServiceLinks") is not False
+        has_links = has_links and not (card.contained and self.network.engine_problem)
         neighbours = self._neighbours.at(self.view.revision)
         return PodContext(
             pod,
@@ -116,8 +117,12 @@ class PodContexts:
                 pods_on_node=neighbours.count_pods(card.node, self.count_active_pods),
                 proxy=self._proxy_url(contained=card.contained),
                 peers=neighbours.peers_of(pod, self.view, self.network.names.pods) if has_own_address else (),
-                services=self.network.variables_of_services(pod.namespace) if has_links else {},
-                api_server=self.tokens.server_variables() if has_token else {},
+                services=self.network.variables_of_services(pod.namespace, contained=card.contained)
+                if has_links
+                else {},
+                api_server=self.tokens.server_variables(self.network.engine_address if card.contained else "")
+                if has_token
+                else {},
                 data_directory=self.data_directory,
                 rewrite=None if has_own_address else partial(self.network.rewrite_environment, pod),
             ),
