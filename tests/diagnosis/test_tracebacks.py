@@ -76,6 +76,10 @@ Root Cause (first observed failure):
         (stamped(1, CHAINED), "RuntimeError: cannot load (train.py:8; caused by FileNotFoundError: [Errno 2] No such file or directory: 'x.pt')", None, False),
         (stamped(1, TORCHRUN), "was killed with SIGKILL: as torchrun saw it", 1, False),
         (stamped(1, ECHO) + stamped(2, TORCHRUN), "was killed with SIGKILL: as torchrun saw it", 1, False),
+        (
+            stamped(1, "step 3\nthe tokenizer has no padding token") + stamped(1, ECHO) + stamped(2, TORCHRUN.replace("-9", "1")),
+            "ended with exit code 1: as torchrun saw it; the last line before that: the tokenizer has no padding token", 1, False,
+        ),
         (stamped(1, PLAIN) + stamped(2, TORCHRUN), "ValueError", None, False),
         (stamped(1, "Fatal Python error: Segmentation fault"), "Fatal Python error: Segmentation fault", None, False),
         (

@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
 from tests.diagnosis.corpus import PATIENCE, PROGRAMS, RIGHT, SILENT, WRONG, Outcome, Program, judge, read_corpus
 from tests.end_to_end.cluster import BIN, Cluster, lent
 
@@ -82,7 +83,7 @@ class Corpus:
             self._submit(program, name)
             job = self._client.job(name)
             return self._ask(program, job)
-        except (ClientError, TimeoutError, RuntimeError) as error:
+        except (ClientError, TimeoutError, RuntimeError, pytest.fail.Exception) as error:
             tail = " | ".join(self._log(job)[-4:]) if job is not None else ""
             return Result(program, Outcome(BROKEN, f"{error} {tail}"))
         finally:

@@ -12,10 +12,10 @@ import signal as signals
 from collections.abc import Sequence
 from dataclasses import replace
 
-from rowlock.diagnosis.log_lines import LogLine, has_launcher, is_program_line, shorten, split_lines
+from rowlock.diagnosis.log_lines import LogLine, has_launcher, is_launcher_line, is_program_line, shorten, split_lines
 from rowlock.diagnosis.mpi_errors import find_mpi_error, first_mpi_rank
 from rowlock.diagnosis.native_errors import find_native_error, last_library_error
-from rowlock.diagnosis.tracebacks import LoggedError, Traceback, find_uncaught
+from rowlock.diagnosis.tracebacks import SECONDARY_ERROR, LoggedError, Traceback, find_uncaught
 
 SEEN_BY_TORCHRUN = "as torchrun saw it"
 """The text of an error that torchrun reports about a rank that logged none itself."""
@@ -23,6 +23,9 @@ _OWN_SIGNALS = (signals.SIGABRT, signals.SIGSEGV, signals.SIGBUS, signals.SIGFPE
 """Signals that a program's own fault raises."""
 _CHILD_RANK = re.compile(r"\s*rank\s*: (\d+) \(local_rank: \d+\)")
 _CHILD_EXIT_CODE = re.compile(r"\s*exitcode\s*: (-?\d+)")
+_EXIT_CODE = "ended with exit code "
+_NO_WORDS = re.compile(r"\s|\[rank\d+\]:|Traceback \(")
+"""Lines of tracebacks."""
 _FAILED_TEST = re.compile(r"(?:FAILED|ERROR) (\S+::\S.*?)(?: - (.*))?$")
 _TESTS_END = re.compile(r"(?:=+ )?(?:\d+ \w+, )*\d+ (?:failed|errors?)\b.* in [\d.]+s\b")
 """Lines of pytest: one test in the summary, and the last line."""
@@ -45,7 +48,7 @@ def find_error(log: str, signal: int = 0) -> LoggedError | None:
         errors = [error for error in errors if not error.secondary]
     else:
         errors += filter(None, [find_native_error(_without_tracebacks(lines), died=signal in _OWN_SIGNALS)])
-    child_error = _find_child_error(lines) or find_mpi_error(lines)
+    child_error = _with_last_words(lines, _find_child_error(lines) or find_mpi_error(lines))
     if not errors:
         return (
             child_error
@@ -87,6 +90,17 @@ def _find_child_error(lines: Sequence[tuple[float, str]]) -> LoggedError | None:
     return LoggedError(_exit_text(int(code[1])), SEEN_BY_TORCHRUN, lines[first][0], rank=int(rank[1]))
 
 
+def _with_last_words(lines: Sequence[LogLine], error: LoggedError | None) -> LoggedError | None:
+    """What a launcher reports of a rank that left with an exit code, with the last line before the report that a rank wrote and that is not
+    about a lost peer: what `sys.exit("…")` prints."""
+    if error is None or not error.kind.startswith(_EXIT_CODE):
+        return error
+    report = next((n for n, (_, text) in enumerate(lines) if is_launcher_line(text)), 0)
+    said = (text.strip() for _, text in reversed(lines[:report]) if is_program_line(text) and not _NO_WORDS.match(text))
+    words = next((text for text in said if not SECONDARY_ERROR.search(text)), "")
+    return replace(error, text=f"{error.text}; the last line before that: {shorten(words)}") if words else error
+
+
 def _find_failed_test(lines: Sequence[LogLine]) -> LoggedError | None:
     """The first failed test of pytest's summary, if the program wrote nothing after that; else None."""
     failed = [(at, found) for at, text in lines if (found := _FAILED_TEST.match(text))]
@@ -100,6 +114,6 @@ def _find_failed_test(lines: Sequence[LogLine]) -> LoggedError | None:
 def _exit_text(code: int) -> str:
     """An exit code in words; negative codes are signals, as in `multiprocessing`."""
     if code >= 0:
-        return f"ended with exit code {code}"
+        return f"{_EXIT_CODE}{code}"
     signal_numbers = {s.value for s in signals.Signals}
     return f"was killed with {signals.Signals(-code).name if -code in signal_numbers else f'signal {-code}'}"

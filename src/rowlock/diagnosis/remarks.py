@@ -137,6 +137,10 @@ def missing_for_group(packages: Collection[str], variables: Mapping[str, str], p
             "TensorFlow finds the others in TF_CONFIG, which is not set",
         ),
         ("torch" in packages, "torch.distributed.init_process_group() was not called, or was told world_size=1"),
+        (
+            "xgboost" in packages,
+            "xgboost.collective has no communicator: workers find each other by the tracker that it is told (dmlc_tracker_uri)",
+        ),
         ("tensorflow" in packages, "no strategy for several workers is in use"),
         ("jaxlib" in packages, "jax.distributed.initialize() was not called"),
     )

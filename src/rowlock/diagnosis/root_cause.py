@@ -196,7 +196,7 @@ def _cause_description(cause: RankFailure) -> str:
     if cause.was_ended_by_node:
         return f"was stopped by the kubelet{duration}: {cause.reason}: {cause.message}".rstrip(": .")
     if cause.trouble is not None:
-        if cause.trouble.text in (SEEN_BY_TORCHRUN, SEEN_BY_MPIRUN):
+        if cause.trouble.text.startswith((SEEN_BY_TORCHRUN, SEEN_BY_MPIRUN)):
             return f"{cause.trouble.kind}{duration}, {cause.trouble.text}"
         return "; ".join(
             filter(

@@ -17,9 +17,11 @@ def connected_siblings(parent: int, pids: Sequence[int]) -> list[int]:
     """Those children of a process that are connected to each other. A socket that several of these processes hold, because they inherited
     it, does not count. [] when their sockets may not be read."""
     try:
-        table = read_connections(parent)
-        held = {pid: set(socket_inodes(pid)) & table.keys() for pid in pids[:_MAX_PROCESSES]}
-        of_parent = set(_inodes_of(parent))
+        sockets = {pid: found for pid in pids[:_MAX_PROCESSES] if (found := set(socket_inodes(pid)))}
+        if len(sockets) < 2:
+            return []
+        table, of_parent = read_connections(parent), set(_inodes_of(parent))
+        held = {pid: inodes & table.keys() for pid, inodes in sockets.items()}
     except OSError:
         return []
     holders = Counter(inode for inodes in held.values() for inode in inodes)

@@ -1,8 +1,8 @@
 # /// verdict
 # needs = ["torch"]
+# start = "PyTorchJob"
 # ranks = 1
-# command = "torchrun --nproc-per-node 2 {program}"
-# env = {PET_NNODES = "1"}
+# command = "torchrun --standalone --nproc-per-node 2 {program}"
 # who = ["rank 0", "rank 1"]
 # says = ["the tokenizer has no padding token"]
 # never = ["SIGTERM"]

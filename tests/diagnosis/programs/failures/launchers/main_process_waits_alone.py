@@ -1,8 +1,7 @@
 # /// verdict
 # needs = ["accelerate", "torch"]
-# after = "saving"
 # who = ["rank 1"]
-# says = ["rank 1", "exit code 0", "{here}"]
+# says = ["rank 1", "ended with exit code 0 while others still needed it", "{here}"]
 # never = ["message between them was lost"]
 # env = {ACCELERATE_USE_CPU = "1"}
 # ///
