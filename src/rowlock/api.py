@@ -236,6 +236,10 @@ class ObservedView(View, Protocol):
 
     def observe(self, kinds: Iterable[Kind], observer: Callable[[Change], None]) -> None: ...
 
+    def all_unfinished(self, kind: Kind, namespace: str = "") -> Iterable[Object]:
+        """Those pods or jobs of `all` that have not ended."""
+        ...
+
 
 INDEXED: frozenset[str] = frozenset(
     {"training.kubeflow.org/job-name", "batch.kubernetes.io/controller-uid", "pod-group-name"}

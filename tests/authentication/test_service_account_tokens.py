@@ -13,10 +13,10 @@ from rowlock import kinds
 from rowlock.api import Change
 from rowlock.authentication.service_account_tokens import ISSUER, KEY_FILE, ServiceAccountTokens
 from rowlock.authentication.users import User
+from rowlock.controllers.view.state import State
 from rowlock.errors import Unauthorized
 from rowlock.http_server.certificates import ensure_certificates
 from rowlock.objects import Object
-from rowlock.storage.view.state import State
 
 NAME = "system:serviceaccount:a:robot"
 ACCOUNT: Object = {"kind": "ServiceAccount", "metadata": {"name": "robot", "namespace": "a", "uid": "u1"}}

@@ -13,9 +13,9 @@ from rowlock.authentication.users import AUTHENTICATED, User
 from rowlock.authorization import bootstrap_policy
 from rowlock.authorization.authorizer import Attributes
 from rowlock.authorization.rbac import RbacAuthorizer
+from rowlock.controllers.view.state import State
 from rowlock.kinds import Kind
 from rowlock.objects import Key, Object
-from rowlock.storage.view.state import State
 from rowlock.system.role_aggregation import SELECTORS_PER_TURN, RoleAggregation, aggregate_rules
 
 ANA, BOB = User("ana", ("team", AUTHENTICATED)), User("bob", (AUTHENTICATED,))

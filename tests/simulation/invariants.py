@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable
 from tests.simulation.world import Broken, World
 
 from rowlock import kinds, objects
+from rowlock.controllers.view.state import StoredChange
 from rowlock.kinds import NODE, POD, POD_GROUP, PYTORCHJOB
 from rowlock.objects import Object
-from rowlock.storage.view.state import StoredChange
 
 FINISHED = ("Succeeded", "Failed")
 

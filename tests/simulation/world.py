@@ -20,11 +20,11 @@ from rowlock import kinds, objects
 from rowlock.api import Bind, Change, Controller, Create, Decision, Delete, Patch, Record, Update, View, Write
 from rowlock.apiserver.patch.patches import Patcher
 from rowlock.controllers.recorder import make_event
+from rowlock.controllers.view.state import State, StoredChange
 from rowlock.errors import ApiError, Conflict, NotFound
 from rowlock.kinds import Kind
 from rowlock.objects import Key, Object
 from rowlock.storage.store import Store
-from rowlock.storage.view.state import State, StoredChange
 from rowlock.storage.write_verbs import Admission, AlwaysAdmit
 from rowlock.system.event_expiry import EventExpiry
 from rowlock.system.garbage_collector import GarbageCollector

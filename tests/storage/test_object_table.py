@@ -10,12 +10,12 @@ import pytest
 
 from rowlock import kinds
 from rowlock.api import Change
+from rowlock.controllers.view.object_table import ObjectList, is_seldom_read
+from rowlock.controllers.view.state import FIRST_KEY, State, StoredChange
 from rowlock.kinds import Kind
 from rowlock.objects import Key, Object
 from rowlock.storage.read_verbs import Selection, objects_at_revision
-from rowlock.storage.view.object_table import ObjectList, is_seldom_read
-from rowlock.storage.view.staged_view import StagedView
-from rowlock.storage.view.state import FIRST_KEY, State, StoredChange
+from rowlock.storage.staged_view import StagedView
 
 KINDS = (kinds.POD, kinds.PYTORCHJOB, kinds.EVENT, kinds.NODE)
 OWNER, LABEL = "u", "training.kubeflow.org/job-name"

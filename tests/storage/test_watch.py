@@ -12,9 +12,9 @@ from tests.storage.conftest import Opened, config, run, story, take
 
 from rowlock import errors, kinds, objects
 from rowlock.api import Change
+from rowlock.controllers.view.state import StoredChange
 from rowlock.storage import store as module
 from rowlock.storage.read_verbs import Selection
-from rowlock.storage.view.state import StoredChange
 from rowlock.storage.watch_cache import LISTENERS_PER_TURN
 from rowlock.storage.watcher import LIST_CHUNK, Watcher
 

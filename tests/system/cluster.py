@@ -8,10 +8,10 @@ from tests.storage.conftest import Clock, config, counted_ids
 
 from rowlock import errors, kinds, objects
 from rowlock.api import Bind, Create, Decision, Delete, DeleteOptions, Patch, Propagation, Update
+from rowlock.controllers.view.state import StoredChange
 from rowlock.kinds import Kind
 from rowlock.objects import Key, Object
 from rowlock.storage.store import Store
-from rowlock.storage.view.state import StoredChange
 from rowlock.system import registry
 
 CM, POD, NS, EVENT = kinds.CONFIG_MAP, kinds.POD, kinds.NAMESPACE, kinds.EVENT

@@ -10,8 +10,8 @@ from tests.system.cluster import EVENT, Cluster
 
 from rowlock import kinds, objects
 from rowlock.api import Delete
+from rowlock.controllers.view.state import State, StoredChange
 from rowlock.kinds import Kind
-from rowlock.storage.view.state import State, StoredChange
 from rowlock.system import event_expiry, registry
 from rowlock.system.event_expiry import EventExpiry
 

@@ -1,7 +1,7 @@
 """An index of the cluster: jobs, their pods and pod groups, projects, nodes. Lists, searches and waits read from here.
 
-In the embedded server the store reports each change as it is committed. Over a real cluster `run` watches each kind with its own
-task; an expired watch starts again, and objects that vanished in between are dropped.
+The objects are in a `View`, which tells of each change: the store's own in the embedded server; over a real cluster a `State` that
+`run` feeds, with one watch per kind. The index has their keys, and reads an object when it is asked for.
 """
 
 from __future__ import annotations
@@ -11,8 +11,10 @@ import time
 from collections.abc import Callable, Iterable
 
 from rowlock import kinds, objects
-from rowlock.api import Api, ObservedView
+from rowlock.api import Api, Change, ObservedView
 from rowlock.controllers.supervisor import ERRORS
+from rowlock.controllers.turn_budget import TurnBudget
+from rowlock.controllers.view.state import State
 from rowlock.controllers.waiters import Waiters
 from rowlock.kinds import Kind
 from rowlock.objects import Key, Object
@@ -57,15 +59,17 @@ class InformerCache:
         view: ObservedView | None = None,
     ) -> None:
         """`pod_usage` has the usage of pods; None if it is not measured. `view`: the store's view, if the store is in this process."""
-        self._api, self._view = api, view
+        self._api, fed = api, State()
+        self._reads_store, self._view = view is not None, view if view is not None else fed
         self.clock = clock
         self._cluster = cluster
         self.diagnosis_message = diagnosis_message
         self.pod_usage = pod_usage
-        self._stores: dict[Kind, dict[Key, Object]] = {kind: {} for kind in WATCHED}
-        self._jobs: dict[str, Object] = {}
+        self._jobs: dict[str, tuple[Kind, Key]] = {}
+        self._left: tuple[str, Object] | None = None
+        """The job whose deletion is being told, by its uid, in its last state."""
         self._ids: dict[str, str] = {}
-        self._parts = Parts()
+        self._parts = Parts(self._view.get)
         self._phases: dict[str, str] = {}
         self._statuses: dict[str, WorkloadStatus] = {}
         self._projects: dict[str, Project] | None = None
@@ -76,41 +80,52 @@ class InformerCache:
         self._listing = CreationOrder[WorkloadRow]()
         self._visible: tuple[frozenset[str], list[WorkloadRow]] | None = None
         self._listeners, self._writers = ChangeListeners(), Waiters[tuple[Kind, Key]]()
-        self._reflector = Reflector(
-            WATCHED, _SELECTORS, self._stores, self._take_object, lambda: self._listeners.notify("")
-        )
+        self._reflector = Reflector(WATCHED, _SELECTORS, fed, lambda: self._listeners.notify(""))
         self.hidden = self._reflector.hidden
+        self._view.observe(WATCHED, self._take_change)
 
     # ------------------------------------------------------------ keeping it current
 
     async def run(self) -> None:
         """Keep the index current until cancelled. Runs as a task of the server."""
-        if self._view is not None:
-            await self._reflector.read_view(self._view)
+        if self._reads_store:
+            await self._read_store()
             await asyncio.Event().wait()  # from here on the store reports each change
         await self._reflector.watch(self._api)
+
+    async def _read_store(self) -> None:
+        """Index what the store has, in slices."""
+        budget = TurnBudget()
+        for kind in WATCHED:
+            for key in self._view.keys(kind):
+                if (obj := self._view.get(kind, *key)) is not None:
+                    self._take_change(Change("Added", objects.revision(obj), kind, obj))
+                await budget.pause_if_due()
+            self._reflector.note_read(kind)
+        self._listeners.notify("")
 
     def is_absent(self, kind: Kind) -> bool:
         """Whether the cluster does not serve the kind."""
         return self._reflector.is_absent(kind)
 
-    def _take_object(self, kind: Kind, key: Key, obj: Object | None) -> None:
-        """Apply an object's current state; None if it was deleted."""
+    def _take_change(self, change: Change) -> None:
+        kind, obj, old, is_followed = change.kind, change.object, change.old, self._reflector.is_selected
+        if kind is None:
+            return
+        key, old = objects.key(obj), old if old is None or is_followed(kind, old) else None
         try:
-            if obj is None:
-                self._drop_object(kind, key)
+            if change.type == "Deleted" or not is_followed(kind, obj):
+                self._drop_object(kind, key, obj if old is None else old)
             else:
-                self._store_object(kind, key, obj)
+                self._store_object(kind, key, old, obj)
         except Exception as error:  # noqa: BLE001 (a malformed object must not affect others)
             ERRORS.report(f"what the REST API knows of {kind.plural}", error, "one of them is not as it should be")
         self._writers.wake((kind, key))
 
-    def _store_object(self, kind: Kind, key: Key, obj: Object) -> None:
-        previous = self._stores[kind].get(key)
+    def _store_object(self, kind: Kind, key: Key, previous: Object | None, obj: Object) -> None:
         if previous is not None and is_replaced(kind, previous, obj):
-            self._drop_object(kind, key)
+            self._drop_object(kind, key, previous)
             previous = None
-        self._stores[kind][key] = obj
         self._index(kind, key, obj)
         if kind == kinds.NODE:
             self._note_cards(key.name, previous, obj)
@@ -119,21 +134,18 @@ class InformerCache:
         owner = (objects.controller_of(obj) or {}).get("uid", "")
         if is_part(kind, obj):
             self._parts.add(kind, obj)
-            self._complete(self._parts.workload_uid(owner))
         elif kind in kinds.WORKLOADS:
-            owner, obj = objects.uid(obj), self._parts.complete(obj)
+            owner = objects.uid(obj)
             if owner not in self._jobs:
-                self._rows_by_uid[owner] = WorkloadRow(
-                    owner, obj, self, objects.name(obj), objects.namespace(obj), runai_json.created_at(obj)
-                )
+                self._rows_by_uid[owner] = WorkloadRow(owner, kind, self, *key, runai_json.created_at(obj))
                 self._listing.add(self._sort_key(obj), self._rows_by_uid[owner])
                 self._visible = None
-            self._jobs[owner] = self._rows_by_uid[owner].job = obj
+            self._jobs[owner] = kind, key
             identity = runai_json.workload_id(obj)
             if self._ids.get(identity) not in self._jobs or self._ids[identity] == owner:
                 self._ids[identity] = owner  # a label with the id of another job does not take that id away
         elif kind == kinds.POD and owner:
-            self._parts.add_pod(owner, key, obj)
+            self._parts.add_pod(owner, key)
         elif kind == kinds.POD_GROUP:
             owner = group_owner(obj)
             self._parts.add_group(key, obj)
@@ -143,10 +155,8 @@ class InformerCache:
             self._projects = self._assets = self._guarantees = None
         self._invalidate(owner)
 
-    def _drop_object(self, kind: Kind, key: Key) -> None:
-        obj = self._stores[kind].pop(key, None)
-        if obj is None:
-            return
+    def _drop_object(self, kind: Kind, key: Key, obj: Object) -> None:
+        """Forget an object; `obj` is its last state."""
         owner = (objects.controller_of(obj) or {}).get("uid", "")
         workload = self._parts.workload_uid(owner)
         if is_part(kind, obj):
@@ -154,6 +164,7 @@ class InformerCache:
             owner = workload
         elif kind in kinds.WORKLOADS:
             owner = objects.uid(obj)
+            self._left = owner, self._parts.complete(obj)
             self._jobs.pop(owner, None)
             self._rows_by_uid.pop(owner, None)
             if self._ids.get(runai_json.workload_id(obj)) == owner:
@@ -173,13 +184,10 @@ class InformerCache:
         else:
             self._projects = self._assets = self._guarantees = None
         self._invalidate(owner)
+        self._left = None
 
     def _sort_key(self, job: Object) -> SortKey:
         return runai_json.created_at(job), objects.name(job), objects.uid(job)
-
-    def _complete(self, uid: str) -> None:
-        if (job := self._jobs.get(uid)) is not None:
-            self._jobs[uid] = self._rows_by_uid[uid].job = self._parts.complete(job)
 
     def _invalidate(self, uid: str) -> None:
         uid = self._parts.workload_uid(uid)
@@ -211,8 +219,7 @@ class InformerCache:
 
     async def wait_for_object(self, kind: Kind, key: Key, condition: Callable[[Object | None], bool]) -> None:
         """Wait until `condition` holds for the newest known object of this key (None = there is none), without a time limit."""
-        known = self._stores.get(kind, {})
-        await self._writers.wait_until((kind, key), lambda: condition(known.get(key)))
+        await self._writers.wait_until((kind, key), lambda: condition(self._view.get(kind, *key)))
 
     async def wait_for_sync(self) -> None:
         """Wait until the first state is complete. Raises Unavailable if that takes too long, and Forbidden if the cluster refuses a
@@ -245,14 +252,14 @@ class InformerCache:
     @property
     def cluster_created(self) -> str:
         """When the cluster was created: the creation time of its kube-system namespace, else the epoch."""
-        system = self._stores[kinds.NAMESPACE].get(Key("", "kube-system")) or {}
+        system = self.namespace("kube-system") or {}
         return str(objects.meta(system).get("creationTimestamp") or "1970-01-01T00:00:00Z")
 
     def projects(self) -> dict[str, Project]:
         """Every project by its namespace."""
         if self._projects is None:
             self._projects = {}
-            for namespace in self._stores[kinds.NAMESPACE].values():
+            for namespace in self._view.all(kinds.NAMESPACE):
                 if projects.is_project(namespace):
                     queue = self.queue(objects.labels(namespace)[projects.QUEUE_LABEL])
                     self._projects[objects.name(namespace)] = projects.project_of(namespace, queue)
@@ -266,11 +273,11 @@ class InformerCache:
 
     def queue(self, name: str) -> Object | None:
         """The Queue of this name; None when there is none."""
-        return self._stores[kinds.QUEUE].get(Key("", name))
+        return self._view.get(kinds.QUEUE, "", name)
 
     def queues(self) -> Iterable[Object]:
         """All Queues, in no order."""
-        return self._stores[kinds.QUEUE].values()
+        return self._view.all(kinds.QUEUE)
 
     def guaranteed_seconds(self, queue: str) -> float:
         """Seconds after its start for which a preemptible gang of this queue cannot be preempted."""
@@ -280,18 +287,19 @@ class InformerCache:
 
     def namespace(self, name: str) -> Object | None:
         """The Namespace of this name; None when there is none."""
-        return self._stores[kinds.NAMESPACE].get(Key("", name))
+        return self._view.get(kinds.NAMESPACE, "", name)
 
     def assets(self) -> list[Asset]:
         """Assets and templates, the built-in ones first; those of a project have its id, and disappear with it."""
         if self._assets is None:
-            config_maps, ids = self._stores[kinds.CONFIG_MAP].values(), {s: p.id for s, p in self.projects().items()}
-            self._assets = asset_objects.all_assets(config_maps, ids, self.cluster_created)
+            is_asset, ids = self._reflector.is_selected, {s: p.id for s, p in self.projects().items()}
+            found = [one for one in self._view.all(kinds.CONFIG_MAP) if is_asset(kinds.CONFIG_MAP, one)]
+            self._assets = asset_objects.all_assets(found, ids, self.cluster_created)
         return self._assets
 
     def nodes(self) -> Iterable[Object]:
         """All Nodes, in no order."""
-        return self._stores[kinds.NODE].values()
+        return self._view.all(kinds.NODE)
 
     def card_memory(self, node: str) -> int:
         """Memory of one GPU of the node in MiB; for "" the smallest of all nodes; 0 when there is none."""
@@ -303,7 +311,7 @@ class InformerCache:
 
     def workload(self, uid: str) -> Workload | None:
         """The workload of this job; None when the job is gone or belongs to no project."""
-        job = self._jobs.get(uid)
+        job = self.job(uid)
         project = self.projects().get(objects.namespace(job)) if job else None
         if job is None or project is None:
             return None
@@ -315,7 +323,22 @@ class InformerCache:
 
     def job(self, uid: str) -> Object | None:
         """The job of this uid; None when there is none."""
-        return self._jobs.get(uid)
+        known = self._jobs.get(uid)
+        job = self._view.get(known[0], *known[1]) if known is not None else None
+        return self._parts.complete(job) if job is not None else None
+
+    def has_job(self, uid: str) -> bool:
+        """Whether there is a job of this uid."""
+        return uid in self._jobs
+
+    def project_of(self, uid: str) -> Project | None:
+        """The project of the job of this uid; None when the job is gone or belongs to no project."""
+        known = self._jobs.get(uid)
+        return self.projects().get(known[1].namespace) if known is not None else None
+
+    def job_that_left(self, uid: str) -> Object | None:
+        """For subscribers, while they are told of its deletion: the job of this uid in its last state."""
+        return self._left[1] if self._left is not None and self._left[0] == uid else None
 
     def job_uids(self) -> list[str]:
         """The uids of all jobs, in no order."""
@@ -323,18 +346,22 @@ class InformerCache:
 
     def pods(self) -> Iterable[Object]:
         """All Pods, in no order."""
-        return self._stores[kinds.POD].values()
+        return self._view.all(kinds.POD)
+
+    def unfinished_pods(self) -> Iterable[Object]:
+        """The Pods that have not ended."""
+        return self._view.all_unfinished(kinds.POD)
 
     def pods_of(self, uid: str) -> list[Object]:
         """The pods of the job with this uid, sorted by rank; also after the job was deleted."""
         known = row.known if (row := self._rows_by_uid.get(uid)) else {}
         if "pods" not in known:
-            known["pods"] = ranks.sort_by_rank(self.own_pods(uid))
-        return list(known["pods"])
+            known["pods"] = [objects.key(pod) for pod in ranks.sort_by_rank(self.own_pods(uid))]
+        return [pod for key in known["pods"] if (pod := self._view.get(kinds.POD, *key)) is not None]
 
     def own_pods(self, uid: str) -> list[Object]:
         """The same in no order. A pod in another namespace that names this job as its owner is not included."""
-        return self._parts.pods_of(uid, self._jobs.get(uid))
+        return self._parts.pods_of(uid, self._jobs[uid][1].namespace if uid in self._jobs else None)
 
     def owner_uid(self, pod: Object) -> str:
         """The uid of a pod's workload: its owner, or the workload that the owner is a part of; "" for a pod without an owner."""
@@ -346,21 +373,27 @@ class InformerCache:
 
     def jobs_named(self, namespace: str, name: str) -> list[Object]:
         """Jobs of any kind with this name."""
-        found = [self._stores[kind].get(Key(namespace, name)) for kind in kinds.WORKLOADS]
-        return [job for one in found if one is not None and (job := self._jobs.get(objects.uid(one))) is not None]
+        found = [self._view.get(kind, namespace, name) for kind in kinds.WORKLOADS]
+        return [job for one in found if one is not None and (job := self.job(objects.uid(one))) is not None]
+
+    def _known_job(self, uid: str) -> Object:
+        """The job of this uid. Raises KeyError when there is none."""
+        if (job := self.job(uid)) is None:
+            raise KeyError(uid)
+        return job
 
     def phase(self, uid: str) -> str:
         """The phase of the workload, without the message that explains it; lists filter and sort by it."""
         job_phase = self._phases.get(uid)
         if job_phase is None:
-            job_phase = self._phases[uid] = phase_of(self._jobs[uid], self.own_pods(uid), self.group_of(uid))
+            job_phase = self._phases[uid] = phase_of(self._known_job(uid), self.own_pods(uid), self.group_of(uid))
         return job_phase
 
     def status(self, uid: str) -> WorkloadStatus:
         """The status of the workload whose job has this uid, computed once per change. Raises KeyError for an unknown uid."""
         job_status = self._statuses.get(uid)
         if job_status is None:
-            job_status = workload_status(self._jobs[uid], self.own_pods(uid), self.group_of(uid))
+            job_status = workload_status(self._known_job(uid), self.own_pods(uid), self.group_of(uid))
             self._statuses[uid] = job_status
         return job_status
 
@@ -368,8 +401,8 @@ class InformerCache:
         """The number of jobs by (namespace, kind, phase). Yields to the event loop regularly."""
         counts: dict[tuple[str, str, str], int] = {}
         for number, uid in enumerate(list(self._jobs), 1):
-            if (job := self._jobs.get(uid)) is not None:
-                labels = (objects.namespace(job), str(job.get("kind")), self.phase(uid))
+            if (known := self._jobs.get(uid)) is not None:
+                labels = (known[1].namespace, known[0].name, self.phase(uid))
                 counts[labels] = counts.get(labels, 0) + 1
             if number % _JOBS_PER_TURN == 0:
                 await asyncio.sleep(0)

@@ -219,7 +219,7 @@ async def delete(call: RestCall) -> Any:
     call.require("delete", kinds.QUEUE, name=project.queue)  # checked first: without either right nothing is deleted
     cache, api = call.context.cache, call.context.api
     rows = [row for row in cache.rows() if row.project.namespace == project.namespace]
-    unfinished = [objects.name(row.job) for row in rows if cache.status(row.uid).phase not in TERMINAL]
+    unfinished = [row.name for row in rows if cache.status(row.uid).phase not in TERMINAL]
     if unfinished:
         single = len(unfinished) == 1
         count, them = f"{len(unfinished)} unfinished workload{'' if single else 's'}", "it" if single else "them"

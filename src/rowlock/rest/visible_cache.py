@@ -85,15 +85,25 @@ class VisibleCache(InformerCache):
     def _sees_namespace(self, name: str) -> bool:
         return self._rights.allows("get", kinds.NAMESPACE, name, name=name)
 
-    def _sees_job(self, job: Object) -> bool:
-        namespace, name = objects.namespace(job), objects.name(job)
-        return self._rights.allows("get", kinds.by_object(job), namespace, name=name) and self._sees_namespace(
-            namespace
-        )
+    def _sees_job(self, kind: Kind, namespace: str, name: str) -> bool:
+        return self._rights.allows("get", kind, namespace, name=name) and self._sees_namespace(namespace)
+
+    def _sees(self, job: Object) -> bool:
+        return self._sees_job(kinds.by_object(job), *objects.key(job))
 
     def job(self, uid: str) -> Object | None:
         job = self._base.job(uid)
-        return job if job is not None and self._sees_job(job) else None
+        return job if job is not None and self._sees(job) else None
+
+    def has_job(self, uid: str) -> bool:
+        return self.job(uid) is not None
+
+    def project_of(self, uid: str) -> Project | None:
+        return self._base.project_of(uid) if self.has_job(uid) else None
+
+    def job_that_left(self, uid: str) -> NoReturn:
+        """Not available: only subscribers ask."""
+        raise TypeError("only the cache behind it has subscribers")
 
     def job_uids(self) -> list[str]:
         return [row.uid for row in self.rows()]
@@ -104,10 +114,14 @@ class VisibleCache(InformerCache):
 
     def workload(self, uid: str) -> Workload | None:
         workload = self._base.workload(uid)
-        return workload if workload is not None and self._sees_job(workload.job) else None
+        return workload if workload is not None and self._sees(workload.job) else None
 
     def pods(self) -> Iterable[Object]:
         return (pod for pod in self._base.pods() if self._rights.allows("list", kinds.POD, objects.namespace(pod)))
+
+    def unfinished_pods(self) -> Iterable[Object]:
+        found = self._base.unfinished_pods()
+        return (pod for pod in found if self._rights.allows("list", kinds.POD, objects.namespace(pod)))
 
     def pods_of(self, uid: str) -> list[Object]:
         pods = self._base.pods_of(uid)
@@ -122,7 +136,7 @@ class VisibleCache(InformerCache):
 
     def group_of(self, uid: str) -> Object | None:
         group, job = self._base.group_of(uid), self._base.job(uid)
-        return group if job is not None and self._sees_job(job) else None
+        return group if job is not None and self._sees(job) else None
 
     def jobs_named(self, namespace: str, name: str) -> list[Object]:
         return self._base.jobs_named(namespace, name) if self._sees_namespace(namespace) else []
@@ -136,10 +150,10 @@ class VisibleCache(InformerCache):
         }
         if len(allowed) == len(self._base.projects()) * len(kinds.WORKLOADS):
             return self._base.rows()
-        return [row for row in self._base.rows() if (row.namespace, row.job["kind"]) in allowed]
+        return [row for row in self._base.rows() if (row.namespace, row.kind.name) in allowed]
 
     def rows_named(self, name: str) -> list[WorkloadRow]:
-        return [row for row in self._base.rows_named(name) if self._sees_job(row.job)]
+        return [row for row in self._base.rows_named(name) if self._sees_job(row.kind, row.namespace, row.name)]
 
     async def count_phases(self) -> dict[tuple[str, str, str], int]:
         counts, visible = await self._base.count_phases(), self.projects()

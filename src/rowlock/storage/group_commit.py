@@ -17,11 +17,11 @@ from itertools import islice
 from queue import SimpleQueue
 from threading import Lock, Thread
 
+from rowlock.controllers.view.state import StoredChange
 from rowlock.errors import ApiError, Unavailable
 from rowlock.storage.journal import Journal
 from rowlock.storage.log_format import Row
 from rowlock.storage.recovery import SupersededRow
-from rowlock.storage.view.state import StoredChange
 from rowlock.storage.write_verbs import Core
 
 

@@ -14,11 +14,11 @@ from msgspec.structs import replace
 
 from rowlock import kinds, objects
 from rowlock.api import Change
+from rowlock.controllers.view.state import State, StoredChange
 from rowlock.errors import BadRequest
 from rowlock.kinds import Kind
 from rowlock.objects import Key, Object
 from rowlock.selectors import EVERYTHING, FieldSelector, Selector
-from rowlock.storage.view.state import State, StoredChange
 
 EXPIRED_TOKEN_MESSAGE = (
     "The provided continue parameter is too old to display a consistent list result. "

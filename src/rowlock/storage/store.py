@@ -35,6 +35,7 @@ from rowlock.api import (
     is_large,
 )
 from rowlock.controllers.turn_budget import TurnBudget
+from rowlock.controllers.view.state import FIRST_KEY, State, StoredChange
 from rowlock.errors import ApiError, Expired, NotTried, Unavailable, Unsupported, not_found
 from rowlock.kinds import Kind
 from rowlock.objects import Key, Object
@@ -45,7 +46,6 @@ from rowlock.storage.journal import Journal
 from rowlock.storage.log_format import Row
 from rowlock.storage.read_verbs import Selection
 from rowlock.storage.rehearsal import LargeWrites, Verb
-from rowlock.storage.view.state import FIRST_KEY, State, StoredChange
 from rowlock.storage.watch_cache import WatchCache
 from rowlock.storage.watcher import Watcher
 from rowlock.storage.write_verbs import Admission, AlwaysAdmit, Core, Dependencies, Patches

@@ -15,8 +15,8 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Sequence
 
+from rowlock.controllers.view.state import StoredChange
 from rowlock.kinds import Kind
-from rowlock.storage.view.state import StoredChange
 
 log = logging.getLogger(__name__)
 

@@ -12,9 +12,9 @@ from itertools import chain, islice
 from typing import Protocol
 
 from rowlock.api import Change
+from rowlock.controllers.view.state import StoredChange
 from rowlock.kinds import Kind
 from rowlock.storage.read_verbs import Selection
-from rowlock.storage.view.state import StoredChange
 from rowlock.storage.watch_cache import Cursor, Listener, WatchCache
 
 TryDeliver = Callable[[Sequence[Change]], bool]

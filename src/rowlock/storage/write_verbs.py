@@ -15,12 +15,12 @@ import msgspec
 
 from rowlock import kinds, objects
 from rowlock.api import DELETE, WRITE, DeleteOptions, PatchType, View, WriteOptions
+from rowlock.controllers.view.state import State, StoredChange
 from rowlock.errors import BadRequest, TooLarge, Unsupported, already_exists, conflict, not_found
 from rowlock.kinds import Kind
 from rowlock.objects import Key, Object
 from rowlock.storage import lifecycle
-from rowlock.storage.view.staged_view import StagedView
-from rowlock.storage.view.state import State, StoredChange
+from rowlock.storage.staged_view import StagedView
 
 ChangeType = Literal["Added", "Modified", "Deleted"]
 _UPDATABLE_SUBRESOURCES = ("status", "finalize", "scale", "ephemeralcontainers")

@@ -23,8 +23,8 @@ from rowlock.apiserver.http.request_body import (
 from rowlock.apiserver.http.requests import Call
 from rowlock.authentication.users import ADMIN
 from rowlock.authorization.rbac import RbacAuthorizer
+from rowlock.controllers.view.state import State
 from rowlock.errors import BadRequest
-from rowlock.storage.view.state import State
 
 TWICE = [
     ('{"a":1,"a":1}', ["a"]),

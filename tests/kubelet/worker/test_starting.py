@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from rowlock.controllers.view.state import State
 from rowlock.kubelet.images.images import Image, Images
 from rowlock.kubelet.network.pod_network import NetworkChoice
 from rowlock.kubelet.node.machine import Gpu, NodePlan
@@ -25,7 +26,6 @@ from rowlock.kubelet.worker.pod_context import PodContext
 from rowlock.kubelet.worker.security_context import EffectiveSecurityContext
 from rowlock.kubelet.worker.starting import ContainerStart, ContainerStarter, Program
 from rowlock.objects import Object
-from rowlock.storage.view.state import State
 
 CARDS = (Gpu("GPU-a", "H100", 80_000), Gpu("GPU-b", "H100", 80_000))
 NODE = NodePlan("n", Decimal(4), 1 << 30, CARDS)

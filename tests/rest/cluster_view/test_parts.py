@@ -5,9 +5,11 @@ from __future__ import annotations
 from itertools import permutations
 from typing import Any
 
+import pytest
+
 from rowlock import kinds
 from rowlock.kinds import Kind
-from rowlock.objects import Key, Object, uid
+from rowlock.objects import Object, key, uid
 from rowlock.rest.cluster_view.parts import Parts, is_part
 
 
@@ -25,12 +27,25 @@ JOB = made(kinds.BATCH_JOB, "t-node-0", SET, status={"startTime": "2026-01-01T00
 POD = made(kinds.POD, "t-node-0-0-abcde", JOB)
 
 
+KNOWN: dict[tuple[Kind, str, str], Object] = {}
+
+
+def get(kind: Kind, namespace: str, name: str) -> Object | None:
+    return KNOWN.get((kind, namespace, name))
+
+
+@pytest.fixture(autouse=True)
+def know_nothing() -> None:
+    KNOWN.clear()
+
+
 def tell(parts: Parts, *told: Object) -> Parts:
     for one in told:
         kind = kinds.by_object(one)
+        KNOWN[kind, *key(one)] = one
         if kind is kinds.POD:
             owner = one["metadata"]["ownerReferences"][0]["uid"]
-            parts.add_pod(owner, Key(one["metadata"]["namespace"], one["metadata"]["name"]), one)
+            parts.add_pod(owner, key(one))
         else:
             assert is_part(kind, one)
             parts.add(kind, one)
@@ -39,47 +54,47 @@ def tell(parts: Parts, *told: Object) -> Parts:
 
 def test_a_pod_is_its_trainjobs_whatever_is_told_first() -> None:
     for order in permutations((SET, JOB, POD)):
-        parts = tell(Parts(), *order)
-        assert parts.pods_of(uid(TRAIN), TRAIN) == [POD]
+        parts = tell(Parts(get), *order)
+        assert parts.pods_of(uid(TRAIN), "a") == [POD]
         assert {parts.workload_uid(uid(one)) for one in (TRAIN, SET, JOB)} == {uid(TRAIN)}
 
 
 def test_a_trainjob_has_the_replicated_jobs_of_its_set_and_the_start_of_its_first_job() -> None:
-    assert Parts().complete(TRAIN) == TRAIN
-    complete = tell(Parts(), JOB, SET).complete(TRAIN)
+    assert Parts(get).complete(TRAIN) == TRAIN
+    complete = tell(Parts(get), JOB, SET).complete(TRAIN)
     assert complete["spec"] == {"runtimeRef": {"name": "r"}, "replicatedJobs": [{"name": "node"}]}
     assert complete["status"] == {"startTime": "2026-01-01T00:00:00Z"}
 
 
 def test_parts_of_another_namespace_or_of_another_kind_of_owner_are_no_parts() -> None:
     stranger = made(kinds.BATCH_JOB, "x", SET, space="b")
-    parts = tell(Parts(), SET, stranger, made(kinds.POD, "x-0", stranger, space="b"))
-    assert parts.pods_of(uid(TRAIN), TRAIN) == []
+    parts = tell(Parts(get), SET, stranger, made(kinds.POD, "x-0", stranger, space="b"))
+    assert parts.pods_of(uid(TRAIN), "a") == []
     training = made(kinds.PYTORCHJOB, "p")
     job = made(kinds.BATCH_JOB, "y", training)
-    parts = tell(Parts(), job, made(kinds.POD, "y-0", job))
-    assert parts.pods_of(uid(training), training) == [] and parts.workload_uid(uid(job)) == uid(job)
+    parts = tell(Parts(get), job, made(kinds.POD, "y-0", job))
+    assert parts.pods_of(uid(training), "a") == [] and parts.workload_uid(uid(job)) == uid(job)
 
 
 def test_owners_in_a_circle_end() -> None:
     first = made(kinds.JOB_SET, "1", made(kinds.TRAIN_JOB, "2"))
     first["metadata"]["ownerReferences"][0]["uid"] = uid(first)
-    parts = tell(Parts(), first)
-    assert parts.workload_uid(uid(first)) == uid(first) and parts.pods_of(uid(first), first) == []
+    parts = tell(Parts(get), first)
+    assert parts.workload_uid(uid(first)) == uid(first) and parts.pods_of(uid(first), "a") == []
     parts.drop(uid(first))
 
 
 def test_pods_that_outlive_their_parts_are_still_the_workloads_and_nothing_is_kept_after_them() -> None:
-    parts = tell(Parts(), SET, JOB, POD)
+    parts = tell(Parts(get), SET, JOB, POD)
     parts.drop(uid(SET))
     parts.drop(uid(JOB))
     assert parts.workload_uid(uid(JOB)) == uid(TRAIN) and parts.pods_of(uid(TRAIN), None) == [POD]
-    parts.drop_pod(uid(JOB), Key("a", POD["metadata"]["name"]))
-    assert vars(parts) == vars(Parts())
+    parts.drop_pod(uid(JOB), key(POD))
+    assert vars(parts) == vars(Parts(get))
 
 
 def test_a_part_that_is_handed_to_another_owner_is_that_ones() -> None:
     other = made(kinds.JOB_SET, "o")
     moved = {**made(kinds.BATCH_JOB, "t-node-0", other), "status": {}}
-    parts = tell(Parts(), JOB, POD, moved)
-    assert parts.pods_of(uid(SET), SET) == [] and parts.pods_of(uid(other), other) == [POD]
+    parts = tell(Parts(get), JOB, POD, moved)
+    assert parts.pods_of(uid(SET), "a") == [] and parts.pods_of(uid(other), "a") == [POD]

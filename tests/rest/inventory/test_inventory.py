@@ -11,7 +11,7 @@ from tests.rest.conftest import CLUSTER, World, node
 from rowlock import kinds
 from rowlock.kinds import Kind
 from rowlock.objects import Key, Object
-from rowlock.rest.informers import InformerCache
+from rowlock.rest.cluster_view.reflector import Reflector
 
 NODES = "/runai/api/v1/nodes"
 
@@ -156,18 +156,18 @@ def test_a_department_holds_projects(world: World) -> None:
 
 def test_a_department_goes_right_after_its_project(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Though the cache hears of queues later than of namespaces, as it may on a real cluster."""
-    take = InformerCache._take_object
+    take = Reflector._take
 
-    def take_late(cache: InformerCache, kind: Kind, key: Key, obj: Object | None) -> None:
+    def take_late(reflector: Reflector, kind: Kind, key: Key, obj: Object | None) -> None:
         def take_now() -> None:
-            take(cache, kind, key, obj)
+            take(reflector, kind, key, obj)
 
         if kind is kinds.QUEUE:
             asyncio.get_running_loop().call_later(0.2, take_now)
         else:
             take_now()
 
-    monkeypatch.setattr(InformerCache, "_take_object", take_late)
+    monkeypatch.setattr(Reflector, "_take", take_late)
     assert world.client.post(DEPARTMENTS, json={"name": "vision"}).status_code == 201
     assert world.client.post(PROJECTS, json={"name": "eyes", "parentId": "vision"}).status_code == 201
     for path in (f"{PROJECTS}/eyes", f"{DEPARTMENTS}/vision"):

@@ -6,9 +6,11 @@ import asyncio
 from collections.abc import Callable
 
 import pytest
+from tests.rest.list_rows.fed_state import put
 
 from rowlock import kinds
-from rowlock.objects import Key, Object
+from rowlock.controllers.view.state import State
+from rowlock.objects import Object
 from rowlock.rest.informers import InformerCache
 from rowlock.rest.list_rows import object_facts
 from rowlock.scheduling.model import from_objects
@@ -73,9 +75,9 @@ def test_a_heartbeat_parses_no_node_and_a_change_parses_one(monkeypatch: pytest.
 
 def test_a_node_that_was_made_again_has_its_cards() -> None:
     """A watch that was away shows the new node of this name in place of the old one, with the same labels and cards."""
-    cache = InformerCache(Store.open(None))
-    key = Key("", "a")
+    state = State()
+    cache = InformerCache(Store.open(None), view=state)
     for uid in ("first", "second"):
         node = gpu_node("a", 2, 16_000)
-        cache._take_object(kinds.NODE, key, {**node, "metadata": {**node["metadata"], "uid": uid}})
+        put(state, kinds.NODE, {**node, "metadata": {**node["metadata"], "uid": uid}})
         assert (cache.card_memory("a"), cache.card_memory("")) == (16_000, 16_000)

@@ -8,9 +8,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.rest.list_rows import fed_state
 
 from rowlock import kinds, objects
 from rowlock.answers import workloads as answers
+from rowlock.controllers.view.state import State
 from rowlock.kinds import Kind
 from rowlock.objects import Object
 from rowlock.rest.informers import InformerCache
@@ -38,8 +40,9 @@ class Lab:
         self.now = objects.seconds(T.format(30))
         self.diagnosis = ""
         self.idle_since = math.inf
+        self.state = State()
         self.cache = InformerCache(
-            Store.open(None), "c", lambda uid, phase: self.diagnosis, lambda: self.now, pod_usage=self
+            Store.open(None), "c", lambda uid, phase: self.diagnosis, lambda: self.now, pod_usage=self, view=self.state
         )
         self.items = ListItems()
         self.kept: dict[Kind, Object] = {}
@@ -87,12 +90,12 @@ class Lab:
         }  # fmt: skip
 
     def put(self, kind: Kind, obj: Object) -> None:
-        self.cache._store_object(kind, objects.key(obj), obj)
+        fed_state.put(self.state, kind, obj)
         self.kept[kind] = obj
 
     def drop(self, *those: Kind) -> None:
         for kind in those:
-            self.cache._drop_object(kind, objects.key(self.kept[kind]))
+            fed_state.drop(self.state, kind, objects.key(self.kept[kind]))
 
     @property
     def row(self) -> WorkloadRow:

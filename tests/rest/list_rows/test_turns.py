@@ -6,12 +6,14 @@ import asyncio
 import gc
 import time
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from tests.rest.conftest import World
+from tests.rest.list_rows import fed_state
 
 from rowlock import kinds
+from rowlock.controllers.view.state import State
 from rowlock.objects import Key
 from rowlock.rest.list_rows.workload_rows import read_ahead
 
@@ -31,7 +33,7 @@ def crowd(world: World) -> Iterator[World]:
             meta = {**job["metadata"], "name": f"copy-{number}", "uid": f"uid-{number}"}
             meta["labels"] = {**meta["labels"], "rowlock.dev/workload-id": f"id-{number}"}
             copy = {**job, "metadata": meta}
-            world.rest.cache._store_object(kinds.PYTORCHJOB, Key("runai-team-a", meta["name"]), copy)
+            fed_state.put(cast(State, world.rest.cache._view), kinds.PYTORCHJOB, copy)
 
     world.do(feed)
     yield world
@@ -73,10 +75,12 @@ def test_rows_are_read_ahead(crowd: World) -> None:
 
 
 def test_a_workload_that_goes_between_two_steps_is_left_out(crowd: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    cache, sleep = crowd.rest.cache, asyncio.sleep
+    sleep = asyncio.sleep
 
     async def drop_one(delay: float) -> None:
-        cache._drop_object(kinds.PYTORCHJOB, Key("runai-team-a", f"copy-{COUNT - 1}"))  # the last: it is not read yet
+        fed_state.drop(
+            cast(State, crowd.rest.cache._view), kinds.PYTORCHJOB, Key("runai-team-a", f"copy-{COUNT - 1}")
+        )  # the last: it is not read yet
         await sleep(delay)
 
     monkeypatch.setattr("rowlock.rest.list_rows.selection.asyncio.sleep", drop_one)

@@ -9,9 +9,9 @@ from tests.simulation.invariants import require
 from tests.simulation.world import World
 
 from rowlock import objects
+from rowlock.controllers.view.state import StoredChange
 from rowlock.kinds import BATCH_JOB, JOB_SET, POD, TRAIN_JOB
 from rowlock.objects import Object
-from rowlock.storage.view.state import StoredChange
 from rowlock.training.batch_job.model import TRACKING_FINALIZER
 
 ENDS = {BATCH_JOB: ("Complete", "Failed"), JOB_SET: ("Completed", "Failed"), TRAIN_JOB: ("Complete", "Failed")}

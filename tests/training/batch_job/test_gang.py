@@ -9,9 +9,9 @@ from tests.training.batch_job.test_reconcile import batch_job, made
 from tests.training.batch_job.test_reconcile import look as look_at
 
 from rowlock.api import Change, Create, Update
+from rowlock.controllers.view.state import State
 from rowlock.kinds import POD_GROUP
 from rowlock.objects import Object
-from rowlock.storage.view.state import State
 from rowlock.training.batch_job.gang import runs_together, sync_gang
 from rowlock.training.batch_job.model import parse_batch_job
 

@@ -40,7 +40,7 @@ class HeldResources:
 
 async def bound_pods(cache: InformerCache) -> AsyncIterator[tuple[str, Object]]:
     """(node name, pod) for each pod that has a node and has not ended; yields to the event loop regularly."""
-    for number, pod in enumerate(list(cache.pods()), 1):
+    for number, pod in enumerate(cache.unfinished_pods(), 1):
         name = str(objects.dig(pod, "spec.nodeName") or "")
         if name and objects.phase(pod) not in objects.FINAL_PHASES:
             yield name, pod

@@ -6,7 +6,7 @@ are gone too, because the pods of a deleted workload end later than it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from rowlock import kinds, objects
 from rowlock.kinds import Kind
@@ -24,18 +24,22 @@ def is_part(kind: Kind, obj: Object) -> bool:
 
 
 def is_replaced(kind: Kind, previous: Object, obj: Object) -> bool:
-    """Whether the object of this name is a new one, or has become or ceased to be a part."""
-    return objects.uid(previous) != objects.uid(obj) or is_part(kind, previous) != is_part(kind, obj)
+    """Whether the object of this name is a new one, has other owners, or has become or ceased to be a part."""
+    is_new = objects.uid(previous) != objects.uid(obj) or is_part(kind, previous) != is_part(kind, obj)
+    return is_new or objects.meta(previous).get("ownerReferences") != objects.meta(obj).get("ownerReferences")
 
 
 class Parts:
-    """The parts, pods and pod groups of one informer cache, by owner."""
+    """The parts, pods and pod groups of one informer cache, by owner; `get` reads them."""
 
-    def __init__(self) -> None:
+    def __init__(self, get: Callable[[Kind, str, str], Object | None]) -> None:
+        self._get = get
         self._parents: dict[str, str] = {}  # uid of a part → uid of its owner
-        self._parts: dict[str, dict[str, Object | None]] = {}  # uid of the owner → uid → part; None: it was deleted
-        self._pods: dict[str, dict[Key, Object]] = {}  # uid of the owner → pods
-        self._groups: dict[str, dict[Key, Object]] = {}
+        self._parts: dict[
+            str, dict[str, tuple[Kind, Key] | None]
+        ] = {}  # uid of the owner → uid → part; None: it was deleted
+        self._pods: dict[str, dict[Key, None]] = {}  # uid of the owner → pods
+        self._groups: dict[str, dict[Key, None]] = {}
 
     def add(self, kind: Kind, part: Object) -> None:
         """Add or update a part. A part whose owner is not of the expected kind belongs to no workload."""
@@ -48,7 +52,7 @@ class Parts:
             self._parts[before].pop(uid, None)
         if above is not None:
             self._parents[uid] = above
-            self._parts.setdefault(above, {})[uid] = part
+            self._parts.setdefault(above, {})[uid] = kind, objects.key(part)
 
     def drop(self, uid: str) -> None:
         """The part of this uid was deleted."""
@@ -73,9 +77,9 @@ class Parts:
     def _is_present(self, uid: str) -> bool:
         return self._parts.get(self._parents.get(uid, ""), {}).get(uid) is not None
 
-    def add_pod(self, owner: str, key: Key, pod: Object) -> None:
-        """Add or update a pod of this owner (a uid)."""
-        self._pods.setdefault(owner, {})[key] = pod
+    def add_pod(self, owner: str, key: Key) -> None:
+        """Add a pod of this owner (a uid)."""
+        self._pods.setdefault(owner, {})[key] = None
 
     def drop_pod(self, owner: str, key: Key) -> None:
         """Drop a deleted pod, and with the last one its owner, if that is a deleted part."""
@@ -88,7 +92,7 @@ class Parts:
 
     def add_group(self, key: Key, group: Object) -> None:
         """Add or update a pod group."""
-        self._groups.setdefault(group_owner(group), {})[key] = group
+        self._groups.setdefault(group_owner(group), {})[key] = None
 
     def drop_group(self, key: Key, group: Object) -> None:
         """Drop a deleted pod group."""
@@ -109,15 +113,20 @@ class Parts:
         for part in self._parts.get(uid, ()) if levels else ():
             yield from self._members(part, levels - 1)
 
-    def pods_of(self, uid: str, job: Object | None) -> list[Object]:
-        """The pods of the workload of this uid, unordered; only those in the job's namespace if `job` is given."""
-        home = objects.namespace(job) if job else ""
-        found = (pair for one in self._members(uid) for pair in self._pods.get(one, {}).items())
-        return [pod for key, pod in found if not job or key.namespace == home]
+    def pods_of(self, uid: str, home: str | None) -> list[Object]:
+        """The pods of the workload of this uid, unordered; only those in the namespace `home` unless that is None."""
+        keys = (
+            key
+            for one in self._members(uid)
+            for key in self._pods.get(one, ())
+            if home is None or key.namespace == home
+        )
+        return [pod for key in keys if (pod := self._get(kinds.POD, *key)) is not None]
 
     def group_of(self, uid: str) -> Object | None:
         """The workload's pod group; of several, the first that has not started; None if there is none."""
-        groups = (group for one in self._members(uid) for group in self._groups.get(one, {}).values())
+        keys = (key for one in self._members(uid) for key in self._groups.get(one, ()))
+        groups = (group for key in keys if (group := self._get(kinds.POD_GROUP, *key)) is not None)
         return min(groups, key=group_order, default=None)
 
     def complete(self, job: Object) -> Object:
@@ -130,6 +139,9 @@ class Parts:
         return {**job, "status": {**(job.get("status") or {}), "startTime": began}} if began else job
 
     def _present_parts(self, job: Object) -> list[Object]:
+        found = self._parts.get(objects.uid(job))
+        if not found:
+            return []
         home = objects.namespace(job)
-        parts = self._parts.get(objects.uid(job), {}).values()
-        return [part for part in parts if part is not None and objects.namespace(part) == home]
+        parts = (self._get(one[0], *one[1]) for one in found.values() if one is not None and one[1].namespace == home)
+        return [part for part in parts if part is not None]

@@ -1,8 +1,7 @@
 """Lists and watches the kinds of a real cluster for the informer cache, and tracks which of them were read.
 
 An expired watch starts again with a list, of which only the differences are applied. A kind that the cluster does not serve counts
-as empty. A kind that it refuses to list keeps its known objects and is retried. The store of the embedded server needs no watch:
-`read_view` reads it, and applies each change as it is committed.
+as empty. A kind that it refuses to list keeps its known objects and is retried.
 """
 
 from __future__ import annotations
@@ -13,14 +12,14 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 from rowlock import objects
-from rowlock.api import Api, Change, ObservedView
+from rowlock.api import Api, Change
 from rowlock.controllers.supervisor import back_off
 from rowlock.controllers.turn_budget import TurnBudget
+from rowlock.controllers.view.state import State
 from rowlock.errors import ApiError, Expired, Forbidden, NotFound, Unavailable
 from rowlock.kinds import Kind
 from rowlock.objects import Key, Object
 from rowlock.rest.cluster_view.hidden_kinds import HiddenKinds
-from rowlock.rest.list_rows.object_facts import differences
 from rowlock.selectors import EVERYTHING, Selector
 
 _RETRY_DELAY, _MAX_RETRY_DELAY = 0.2, 10.0
@@ -30,24 +29,20 @@ _CHANGES_AT_ONCE = 500  # differences after a list that are applied in one turn;
 _ABSENT_KIND_DELAY = 15.0  # seconds before a kind is tried again that is not served, or was refused twice
 _REFUSED_DELAY = 1.0  # seconds after the first refusal, since a starting API server briefly refuses everything
 
-Take = Callable[[Kind, Key, Object | None], None]
-"""Applies an object's current state; None if it was deleted."""
-
 
 class Reflector:
-    """Feeds one cache. `take` is called with each changed object, `notify` when a kind has been read completely or refused."""
+    """Feeds a state, whose observers see each change. `notify` is called when a kind has been read completely or refused."""
 
     def __init__(
         self,
         followed: Sequence[Kind],
         selectors: Mapping[Kind, Selector],
-        known: Mapping[Kind, Mapping[Key, Object]],
-        take: Take,
+        state: State,
         notify: Callable[[], None],
     ) -> None:
-        """`known`: the cache's objects by kind. `selectors`: label selectors for kinds of which only some objects are followed."""
-        self._kinds, self._selectors, self._known = followed, selectors, known
-        self._take, self._notify = take, notify
+        """`selectors`: label selectors for kinds of which only some objects are followed."""
+        self._kinds, self._selectors = followed, selectors
+        self._state, self._notify = state, notify
         self.hidden = HiddenKinds()
         self._synced: set[Kind] = set()
         self._absent: set[Kind] = set()
@@ -61,7 +56,7 @@ class Reflector:
 
     def follows(self, kind: Kind, obj: Object) -> bool:
         """Whether a write of this object will reach the cache."""
-        return kind in self._synced and kind not in self._absent and self._is_selected(kind, obj)
+        return kind in self._synced and kind not in self._absent and self.is_selected(kind, obj)
 
     def has_synced(self) -> bool:
         """Whether all kinds were read."""
@@ -82,26 +77,12 @@ class Reflector:
         hint = f": the cluster answers `{reason}`" if reason else "; try again in a moment"
         return Unavailable(f"the server has not read the cluster's {missing} yet{hint}")
 
-    # ------------------------------------------------------------ the store of this process
+    def note_read(self, kind: Kind) -> None:
+        """All objects of this kind were read."""
+        self._synced.add(kind)
 
-    async def read_view(self, view: ObservedView) -> None:
-        """Apply all objects of the store, in slices, and from now on each change as it is committed. Returns when all have been read."""
-        view.observe(self._kinds, self._take_change)
-        budget = TurnBudget()
-        for kind in self._kinds:
-            for key in view.keys(kind):
-                if (obj := view.get(kind, *key)) is not None and self._is_selected(kind, obj):
-                    self._take(kind, key, obj)
-                await budget.pause_if_due()
-            self._synced.add(kind)
-        self._notify()
-
-    def _take_change(self, change: Change) -> None:
-        if change.kind is not None:
-            is_gone = change.type == "Deleted" or not self._is_selected(change.kind, change.object)
-            self._take(change.kind, objects.key(change.object), None if is_gone else change.object)
-
-    def _is_selected(self, kind: Kind, obj: Object) -> bool:
+    def is_selected(self, kind: Kind, obj: Object) -> bool:
+        """Whether the labels of an object are those of which its kind is followed."""
         return kind not in self._selectors or self._selectors[kind].matches(objects.labels(obj))
 
     # ------------------------------------------------------------ a real cluster
@@ -139,7 +120,7 @@ class Reflector:
 
     def _mark_absent(self, kind: Kind) -> None:
         """The cluster does not serve the kind (its CRD is not installed): drop all objects of it."""
-        for key in list(self._known[kind]):
+        for key in self._state.keys(kind):
             self._take(kind, key, None)
         self._absent.add(kind)
         self._errors.pop(kind, None)
@@ -171,8 +152,21 @@ class Reflector:
     async def _take_state(self, kind: Kind, state: dict[Key, Object]) -> None:
         """Apply the differences to the known objects: up to `_CHANGES_AT_ONCE` in one turn of the event loop, more in slices."""
         budget = TurnBudget()
-        news = await differences(self._known[kind], state, budget)
-        for key, obj in news:
+        news: list[tuple[Key, Object | None]] = []
+        for key, obj in state.items():
+            await budget.pause_if_due()
+            if not self._state.has_version(kind, key, obj):
+                news.append((key, obj))
+        news += [(key, None) for key in self._state.keys(kind) if key not in state]
+        for key, changed in news:
             if len(news) > _CHANGES_AT_ONCE:
                 await budget.pause_if_due()
-            self._take(kind, key, obj)
+            self._take(kind, key, changed)
+
+    def _take(self, kind: Kind, key: Key, obj: Object | None) -> None:
+        """Apply an object's current state; None if it was deleted."""
+        old = self._state.get(kind, *key)
+        if obj is not None:
+            self._state.apply(Change("Modified" if old else "Added", objects.revision(obj), kind, obj, old))
+        elif old is not None:
+            self._state.apply(Change("Deleted", objects.revision(old), kind, old, old))

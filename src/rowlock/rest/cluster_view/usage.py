@@ -42,7 +42,7 @@ async def index(call: RestCall) -> Any:
             raise NotFound(f"there is no project {wanted[:60]!r}.")
     workloads = []
     for number, row in enumerate(cache.rows(), 1):
-        is_shown = objects.namespace(row.job) in visible and cache.phase(row.uid) not in TERMINAL
+        is_shown = row.namespace in visible and cache.phase(row.uid) not in TERMINAL
         workload = cache.workload(row.uid) if is_shown else None
         if workload is not None:
             workloads.append(_workload_json(call, workload))
@@ -125,7 +125,7 @@ def _json(value: float) -> float | None:
 async def _nodes_json(call: RestCall) -> list[dict[str, Any]]:
     """Each node with its resources and what its pods use."""
     by_node: dict[str, list[LatestUsage]] = {}
-    for number, pod in enumerate(list(call.context.cache.pods()), 1):
+    for number, pod in enumerate(call.context.cache.pods(), 1):
         if (usage := _latest(call, pod)) is not None:
             by_node.setdefault(str(objects.dig(pod, "spec.nodeName") or ""), []).append(usage)
         if number % 512 == 0:

@@ -121,7 +121,7 @@ async def show_telemetry(call: RestCall) -> Any:
 def _node_figures(call: RestCall, pool: str) -> Iterable[NodeFigures]:
     cache = call.context.cache
     held: dict[str, Decimal] = {}
-    for pod in cache.pods():
+    for pod in cache.unfinished_pods():
         place = str(objects.dig(pod, "spec.nodeName") or "")
         if place and objects.dig(pod, "status.phase") not in objects.FINAL_PHASES:
             held[place] = held.get(place, Decimal(0)) + compute.pod_gpus(pod, cache.card_memory(place))

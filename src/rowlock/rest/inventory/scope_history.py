@@ -170,7 +170,7 @@ class ScopeHistory:
         used: dict[str, list[UsageSample]] = {}
         gpu_use: dict[str, _GpuUse] = {}
         budget = TurnBudget(TURN_S)
-        for pod in list(self._cache.pods()):
+        for pod in self._cache.unfinished_pods():
             await budget.pause_if_due()
             place = str(objects.dig(pod, "spec.nodeName") or "")
             if place and objects.phase(pod) in ("Pending", "Running"):

@@ -1,13 +1,11 @@
-"""Helpers of the informer cache: facts about nodes and pod groups, and the differences between two lists."""
+"""Helpers of the informer cache: facts about nodes and pod groups."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from rowlock import objects
-from rowlock.controllers.turn_budget import TurnBudget
-from rowlock.objects import Key, Object
+from rowlock.objects import Object
 from rowlock.scheduling.model.from_objects import LAST_START_ANNOTATION, parse_node
 
 
@@ -51,16 +49,3 @@ def group_owner(group: Object) -> str:
 def group_order(group: Object) -> tuple[bool, str]:
     """Sort key for the pod groups of one workload: those that have not started come first."""
     return bool(objects.annotations(group).get(LAST_START_ANNOTATION)), objects.name(group)
-
-
-async def differences(
-    known: Mapping[Key, Object], state: Mapping[Key, Object], budget: TurnBudget
-) -> list[tuple[Key, Object | None]]:
-    """The differences from `known` to `state`: new and changed objects, then None for each missing one. Yields to the event loop;
-    neither mapping may change meanwhile."""
-    found: list[tuple[Key, Object | None]] = []
-    for key, obj in state.items():
-        await budget.pause_if_due()
-        if not objects.is_same_version(known.get(key), obj):
-            found.append((key, obj))
-    return [*found, *((key, None) for key in known if key not in state)]

@@ -14,6 +14,7 @@ from operator import attrgetter
 from typing import Any, Protocol
 
 from rowlock.errors import ApiError
+from rowlock.kinds import Kind
 from rowlock.objects import Object
 from rowlock.workloads import list_query, runai_json
 from rowlock.workloads.figures import times
@@ -42,21 +43,30 @@ class RowSource(Protocol):
 
     def status(self, uid: str) -> WorkloadStatus: ...
 
+    def job(self, uid: str) -> Object | None: ...
+
     def workload(self, uid: str) -> Workload | None: ...
 
 
 @dataclass(slots=True, eq=False)
 class WorkloadRow:
-    """A workload in a list, with its current job; `FIELDS` reads other fields when a query needs them."""
+    """A workload in a list; `FIELDS` reads fields of its job and pods when a query needs them."""
 
     uid: str
-    job: Object
+    kind: Kind
     cache: RowSource = field(repr=False)
-    name: str
     namespace: str
+    name: str
     created_at: str
     known: dict[str, Any] = field(default_factory=dict, repr=False)
     """Field → value, cached since the workload's last change."""
+
+    @property
+    def job(self) -> Object:
+        """The job as it is now. Raises KeyError when it was deleted."""
+        if (job := self.cache.job(self.uid)) is None:
+            raise KeyError(self.uid)
+        return job
 
     @property
     def project(self) -> Project:

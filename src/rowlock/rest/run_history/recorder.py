@@ -76,10 +76,10 @@ class RunRecorder:
         self._runs: dict[str, RunNotes] = {}
         self._known: dict[str, str] = {}
         """Archived runs whose jobs are not deleted: job's uid → phase as written, or "" if there is no verdict yet."""
-        self._first_seen: dict[str, tuple[Object, Project]] = {}
-        """New jobs with their projects, until the recorder looks at them."""
-        self._newest: dict[str, Object] = {}
-        """Changed jobs in their latest state until the recorder looks at them, because a job may end and be deleted between two looks."""
+        self._first_seen: dict[str, Project] = {}
+        """Projects of new jobs, by the job's uid, until the recorder looks at them: the project may be deleted first."""
+        self._last_states: dict[str, Object] = {}
+        """Deleted jobs in their last state until the recorder looks at them: a job may end and be deleted between two looks."""
         self._gone_at: dict[str, float] = {}
         """When jobs were deleted, until the recorder looks at them; that may be long after, if no server was recording."""
         self._pod_owners: dict[str, str] = {}
@@ -98,11 +98,11 @@ class RunRecorder:
         if not uid:
             return
         if uid not in self._dirty and uid not in self._runs and uid not in self._known:
-            if (first := self._job_and_project(uid)) is not None:
-                self._first_seen[uid] = first  # it may be deleted before the recorder looks
-        if (job := self._cache.job(uid)) is not None:
-            self._newest[uid] = job
-        else:
+            if (project := self._cache.project_of(uid)) is not None:
+                self._first_seen[uid] = project
+        if (left := self._cache.job_that_left(uid)) is not None:
+            self._last_states[uid] = left
+        if not self._cache.has_job(uid):
             self._gone_at.setdefault(uid, self._clock())
         self._dirty[uid] = None
         self._wakeup.set()
@@ -146,7 +146,7 @@ class RunRecorder:
 
     def keep_notes(self, uids: Collection[str]) -> None:
         """Drop what was noted about all other jobs, which another server has recorded."""
-        everything: tuple[dict[str, Any], ...] = (self._first_seen, self._newest, self._dirty, self._gone_at)
+        everything: tuple[dict[str, Any], ...] = (self._first_seen, self._last_states, self._dirty, self._gone_at)
         for notes in everything:
             for uid in notes.keys() - uids:
                 del notes[uid]
@@ -181,7 +181,7 @@ class RunRecorder:
 
     async def _look(self, uid: str) -> bool:
         """Record what is new about a job. False if there was nothing to do."""
-        job, newest, gone_at = self._cache.job(uid), self._newest.pop(uid, None), self._gone_at.pop(uid, None)
+        job, last, gone_at = self._cache.job(uid), self._last_states.pop(uid, None), self._gone_at.pop(uid, None)
         notes = self._runs.get(uid)
         if job is None and notes is None and uid not in self._known and uid not in self._first_seen:
             return False  # the uid of a Queue or a Deployment
@@ -189,15 +189,15 @@ class RunRecorder:
         if ended in TERMINAL and ended == self._cache.phase(uid):
             return False  # everything has been written
         if notes is None and self._is_new(uid):
-            notes = self._keep_run(uid, self._begin_notes(uid))
+            notes = self._keep_run(uid, self._begin_notes(uid, last))
         elif notes is None:
             async with self._early_events.expect(uid):
-                notes = self._runs.get(uid) or await self._find_notes(uid)
+                notes = self._runs.get(uid) or await self._find_notes(uid, last)
         if notes is None:
             return False
         job = self._cache.job(uid)
         now = self._clock() if job is not None or gone_at is None else gone_at
-        state = job or newest
+        state = job or last or self._last_states.get(uid)
         if state is not None and (job is None or objects.is_deleting(job)):
             self._note_missed_end(notes, state, now)
         if job is None:
@@ -221,17 +221,11 @@ class RunRecorder:
             self._write_soon(notes)
         return True
 
-    def _job_and_project(self, uid: str) -> tuple[Object, Project] | None:
-        """The job of this uid and its project; None if it is not a job of a project."""
-        job = self._cache.job(uid)
-        project = self._cache.projects().get(objects.namespace(job)) if job is not None else None
-        return None if job is None or project is None else (job, project)
-
     def _is_new(self, uid: str) -> bool:
         """Whether the archive cannot have a record of this run, so that notes can begin without reading it."""
         return uid not in self._known and self.recall_pods is None and not self._early_events.are_expected(uid)
 
-    async def _find_notes(self, uid: str) -> RunNotes | None:
+    async def _find_notes(self, uid: str, last: Object | None) -> RunNotes | None:
         """The notes of this run, from the archive or new; None if it is not a workload."""
         notes: RunNotes | None = None
         if uid in self._known:
@@ -240,7 +234,7 @@ class RunRecorder:
                 notes = notes_of_record(records[0]) if records else None
             except (sqlite3.Error, OSError, UnusableArchive) as error:
                 log.debug("the record of %s cannot be read: %s", uid, error)  # the archive's thread reports it
-        notes = notes or self._begin_notes(uid)
+        notes = notes or self._begin_notes(uid, last)
         if notes is not None and self.recall_pods is not None:
             for pod, gone in await self.recall_pods(uid):
                 notes.note_life(pod, gone)
@@ -248,10 +242,12 @@ class RunRecorder:
                 notes.note_pod(objects.uid(pod), pod, gone)
         return self._keep_run(uid, notes)
 
-    def _begin_notes(self, uid: str) -> RunNotes | None:
-        if (first := self._first_seen.get(uid) or self._job_and_project(uid)) is None:
+    def _begin_notes(self, uid: str, last: Object | None) -> RunNotes | None:
+        """Notes of a run; `last`: its job in its last state, if it was deleted. None if it is not a job of a project."""
+        job = self._cache.job(uid) or last or self._last_states.get(uid)
+        project = self._first_seen.get(uid) or self._cache.project_of(uid)
+        if job is None or project is None:
             return None
-        job, project = first
         namespace = self._cache.namespace(objects.namespace(job))
         notes = new_notes(job, project, objects.uid(namespace) if namespace else "", self._clock())
         notes.take_objects(job, None, project, self._cache.cluster)

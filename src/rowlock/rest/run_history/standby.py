@@ -68,7 +68,7 @@ class Standby:
         has a problem, the latest deletions are kept. Returns the kept ones: uid → whether the job was deleted."""
         if self._recorder.is_recording:
             return {}
-        noted = {uid: self._cache.job(uid) is None for uid in self._recorder.noted_jobs()}
+        noted = {uid: not self._cache.has_job(uid) for uid in self._recorder.noted_jobs()}
         kept = {uid: gone for uid, gone in noted.items() if uid not in earlier or gone > earlier[uid]}
         if self._archive.problem:
             held = [uid for uid, gone in noted.items() if gone]

@@ -55,7 +55,7 @@ async def _select_pods(call: RestCall) -> tuple[Sequence[PodRow], list_query.Que
     cache, wanted = call.context.cache, _COMPLETED[completed]
     visible = {space for space in cache.projects() if call.allows("list", kinds.POD, space)}
     for number, row in enumerate(cache.rows(), 1):
-        workload = cache.workload(row.uid) if objects.namespace(row.job) in visible else None
+        workload = cache.workload(row.uid) if row.namespace in visible else None
         if workload is not None:
             pods = [p for p in workload.pods if wanted is None or bool(ranks.completed_at(p)) == wanted]
             rows += [PodRow(workload, pod) for pod in pods]

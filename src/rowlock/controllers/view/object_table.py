@@ -26,9 +26,12 @@ _ENDS = frozenset({"Succeeded", "Failed", "Complete", "Completed"})
 """Phases and conditions of pods and jobs that have ended."""
 
 decode = msgspec.json.Decoder(Object).decode
+encode = msgspec.json.Encoder().encode
 
 
 class _IndexedFields(msgspec.Struct):
+    uid: Any = None
+    resourceVersion: Any = None
     ownerReferences: Any = None
     labels: Any = None
 
@@ -47,23 +50,25 @@ def is_seldom_read(kind: Kind, obj: Object) -> bool:
     if kind not in _ENDING_KINDS:
         return False
     if kind is kinds.POD:
-        return objects.phase(obj) in _ENDS
+        return str(objects.dig(obj, "status.phase")) in _ENDS
     conditions = objects.dig(obj, "status.conditions") or ()
-    return any(one.get("status") == "True" and one.get("type") in _ENDS for one in conditions)
+    return any(objects.dig(one, "status") == "True" and str(objects.dig(one, "type")) in _ENDS for one in conditions)
 
 
 @dataclass(slots=True, eq=False)
 class ObjectTable:
-    """All objects of one kind in one namespace. An object put without its JSON stays decoded."""
+    """All objects of one kind in one namespace. One that was put without its JSON is encoded when it is dropped."""
 
     kind: Kind
     names: list[str] = field(default_factory=list)
     """Sorted."""
     decoded: dict[str, Object] = field(default_factory=dict)
     encoded: dict[str, bytes] = field(default_factory=dict)
+    unread: set[str] = field(default_factory=set)
+    """Names of objects that were loaded as JSON and not read yet, so that nobody knows whether they have ended."""
 
     def indexed_fields(self, name: str) -> dict[str, Any]:
-        """`ownerReferences` and `labels` of an object's metadata; {} when there is no such object."""
+        """`uid`, `resourceVersion`, `ownerReferences` and `labels` of an object's metadata; {} when there is no such object."""
         obj = self.decoded.get(name)
         if obj is not None:
             return objects.meta(obj)
@@ -79,9 +84,8 @@ class ObjectTable:
 
 
 def indexed_fields(encoded: bytes) -> dict[str, Any]:
-    """`ownerReferences` and `labels` of an encoded object's metadata."""
-    fields = _decode_indexed(encoded).metadata
-    return {"ownerReferences": fields.ownerReferences, "labels": fields.labels}
+    """`uid`, `resourceVersion`, `ownerReferences` and `labels` of an encoded object's metadata."""
+    return msgspec.structs.asdict(_decode_indexed(encoded).metadata)
 
 
 class DecodedObjects:
@@ -102,19 +106,23 @@ class DecodedObjects:
     def put(self, table: ObjectTable, name: str, obj: Object) -> None:
         """Keep `obj` in its table, decoded: for ever, or until newer ones have taken its place."""
         table.decoded[name] = obj
+        table.unread.discard(name)
         entry = table, name
-        if not is_seldom_read(table.kind, obj) or name not in table.encoded:
+        if not is_seldom_read(table.kind, obj):
             self._entries.pop(entry, None)
             return
         self._entries[entry] = None
         self._entries.move_to_end(entry)
         if len(self._entries) > self._limit:
             (oldest, oldest_name), _ = self._entries.popitem(last=False)
-            oldest.decoded.pop(oldest_name, None)
+            dropped = oldest.decoded.pop(oldest_name, None)
+            if dropped is not None and oldest_name not in oldest.encoded:
+                oldest.encoded[oldest_name] = encode(dropped)
 
     def drop(self, table: ObjectTable, name: str) -> None:
         """The object of this name was removed."""
         table.decoded.pop(name, None)
+        table.unread.discard(name)
         self._entries.pop((table, name), None)
 
 

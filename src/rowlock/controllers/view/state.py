@@ -15,16 +15,17 @@ from typing import Any, TypeVar
 
 from rowlock import objects
 from rowlock.api import INDEXED, Change
-from rowlock.kinds import Kind
-from rowlock.objects import Key, Object
-from rowlock.storage.view.object_table import (
+from rowlock.controllers.view.object_table import (
     DECODED_LIMIT,
     DecodedObjects,
     ObjectList,
     ObjectTable,
     decode,
     indexed_fields,
+    is_seldom_read,
 )
+from rowlock.kinds import Kind
+from rowlock.objects import Key, Object
 
 _Group = TypeVar("_Group")
 FIRST_KEY = Key("", "")
@@ -90,9 +91,27 @@ class State:
         space = self._kinds.get(kind, _NO_OBJECTS).spaces.get(namespace)
         return self._decoded.read(space, name) if space else None
 
+    def has_version(self, kind: Kind, key: Key, obj: Object) -> bool:
+        """Whether the object of this key is the same version as `obj`; decodes nothing."""
+        space = self._kinds.get(kind, _NO_OBJECTS).spaces.get(key.namespace)
+        fields = space.indexed_fields(key.name) if space else None
+        return bool(fields) and objects.is_same_version({"metadata": fields}, obj)
+
     def all(self, kind: Kind, namespace: str = "") -> Sequence[Object]:
         spaces = self._kinds.get(kind, _NO_OBJECTS).select_namespaces(namespace)
         return ObjectList([entry for _, space in spaces for entry in space.entries()])
+
+    def all_unfinished(self, kind: Kind, namespace: str = "") -> list[Object]:
+        """Those of `all` that have not ended, without a look at the many that have; of other kinds than pods and jobs, those that stay
+        decoded."""
+        spaces = self._kinds.get(kind, _NO_OBJECTS).select_namespaces(namespace)
+        found = [
+            self._decoded.read(entries, name)
+            for _, entries in spaces
+            for name in entries.names
+            if name in entries.decoded or name in entries.unread
+        ]
+        return [obj for obj in found if obj is not None and not is_seldom_read(kind, obj)]
 
     def keys(self, kind: Kind, namespace: str = "") -> list[Key]:
         spaces = self._kinds.get(kind, _NO_OBJECTS).select_namespaces(namespace)
@@ -189,7 +208,8 @@ class State:
 
     def load(self, kind: Kind, key: Key, encoded: bytes) -> None:
         """One object of a recovery, which is decoded when it is read; cheapest in the order of their keys."""
-        _index(self._kinds.setdefault(kind, _KindObjects()), kind, key, indexed_fields(encoded), encoded)
+        space = _index(self._kinds.setdefault(kind, _KindObjects()), kind, key, indexed_fields(encoded), encoded)
+        space.unread.add(key.name)
 
     def _remove(self, kind_objects: _KindObjects, key: Key) -> None:
         space = kind_objects.spaces.get(key.namespace)
@@ -230,9 +250,8 @@ def _reindex(kind_objects: _KindObjects, key: Key, was: dict[str, Any], now: dic
         for uid in owners_now - owners_was:
             insort(kind_objects.by_owner.setdefault(uid, []), key)
     if was.get("labels") != now.get("labels"):
-        labels_was, labels_now = was.get("labels") or _NO_FIELDS, now.get("labels") or _NO_FIELDS
         for label in INDEXED:
-            old, new = labels_was.get(label), labels_now.get(label)
+            old, new = _label(was, label), _label(now, label)
             if old != new and old is not None:
                 _remove_key(kind_objects.by_label, (key.namespace, label, old), key)
             if old != new and new is not None:
@@ -240,8 +259,15 @@ def _reindex(kind_objects: _KindObjects, key: Key, was: dict[str, Any], now: dic
 
 
 def _owner_uids(meta: dict[str, object]) -> set[str]:
+    """The uids of an object's owners. What a real cluster sends need not be well-formed."""
     owners = meta.get("ownerReferences")
-    return {str(owner.get("uid")) for owner in owners} if isinstance(owners, list) else set()
+    return {str(objects.dig(owner, "uid")) for owner in owners} if isinstance(owners, list) else set()
+
+
+def _label(meta: dict[str, Any], label: str) -> str | None:
+    labels = meta.get("labels")
+    value = labels.get(label) if isinstance(labels, dict) else None
+    return value if isinstance(value, str) else None
 
 
 def _remove_key(groups: dict[_Group, list[Key]], group: _Group, key: Key) -> None:

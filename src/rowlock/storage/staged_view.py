@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from rowlock import objects
+from rowlock.controllers.view.state import State, StoredChange
 from rowlock.kinds import Kind
 from rowlock.objects import Key, Object
-from rowlock.storage.view.state import State, StoredChange
 
 
 class StagedView:
