@@ -13,8 +13,7 @@ from tests.conformance.subjects import embedded_server
 from tests.end_to_end.cluster import Cluster, lent
 
 from rowlock.errors import BadRequest
-from rowlock.kube.comparison.engines import read_job
-from rowlock.kube.comparison.job_observation import compare, observe_job
+from rowlock.kube.comparison.engines import compare, observe_job, read_job
 from rowlock.objects import dig
 
 

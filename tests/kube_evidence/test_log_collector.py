@@ -19,9 +19,9 @@ from rowlock.archive.archive import Archive
 from rowlock.archive.reading import read_archived_log
 from rowlock.archive.retention import Retention
 from rowlock.errors import ApiError, Forbidden, Unauthorized, Unavailable
-from rowlock.kube_evidence import log_collector, log_refusals
+from rowlock.kube_evidence import followed_log, log_collector
+from rowlock.kube_evidence.followed_log import LogRefusals
 from rowlock.kube_evidence.log_collector import LogCollector
-from rowlock.kube_evidence.log_refusals import LogRefusals
 from rowlock.rest.informers import InformerCache
 
 JOB = "job-1"
@@ -155,8 +155,8 @@ def test_a_log_that_is_refused_for_a_while_is_kept(
     refusal: ApiError, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also that of a program which has ended meanwhile: its pod is still there."""
-    monkeypatch.setattr(log_refusals, "ASK_AGAIN_S", 0.02)
-    monkeypatch.setattr(log_refusals, "PER_SECOND", 50.0)
+    monkeypatch.setattr(followed_log, "ASK_AGAIN_S", 0.02)
+    monkeypatch.setattr(followed_log, "PER_SECOND", 50.0)
     ended = {"terminated": {"exitCode": 0, "startedAt": "2026-01-02T03:04:05Z", "finishedAt": "2026-01-02T04:04:05Z"}}
     refusals = [refusal] * 20
 

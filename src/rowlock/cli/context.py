@@ -1,4 +1,6 @@
-"""The context of a command: the data directory, and the project selected in it, for both `rowlock` and `runai`."""
+"""The context of a command: the data directory, and the project selected in it, for both `rowlock` and `runai`; and the flags of
+`exec`, `attach` and `port-forward`, which are the same in both.
+"""
 
 from __future__ import annotations
 
@@ -105,3 +107,18 @@ def project(line: Any) -> str:
     """The project of the command: the flag, else the selected project, else the default one."""
     name = getattr(line, "project", None)
     return str(name or read_config(line).get("project") or DEFAULT_PROJECT)
+
+
+EXEC_FLAGS = (
+    Flag("-i --stdin", "switch", "pass your input to the command"),
+    Flag("-t --tty", "switch", "run the command in a terminal"),
+)
+ATTACH_FLAGS = (
+    Flag("--no-stdin", "switch", "do not pass your input to the program"),
+    Flag("--no-tty", "switch", "do not connect your terminal"),
+)
+PORT_FORWARD_FLAGS = (
+    Flag("--port", "list", "a local port and a port of the pod", value="LOCAL:REMOTE"),
+    Flag("--address", "text", "the local address to listen on", "localhost", value="ADDRESS"),
+)
+CONTAINER = Flag("-c --container", "text", "the container (default: the first one)", value="NAME")

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from typing import Any
 
-from rowlock.errors import Cause
+from rowlock.errors import BadRequest, Cause
+from rowlock.selectors import Selector
 
 Causes = Iterator[Cause]
 Problems = Callable[[str], list[str]]
@@ -182,3 +183,17 @@ def config_key_problems(key: str) -> list[str]:
 def path_segment_problems(name: str) -> list[str]:
     """What is wrong with a name that may be any single segment of a path."""
     return [f"may not contain '{c}'" for c in ("/", "%") if c in name]
+
+
+def check_selector(selector: Selector) -> None:
+    """Raise BadRequest for keys and values that no label can have: they would match nothing, so they are mistakes."""
+    for term in selector.terms:
+        if problems := label_key_problems(term.key):
+            raise BadRequest(_requirement_error("<nil>", term.key, problems))
+        for index, value in enumerate(sorted(term.values)):
+            if problems := label_value_problems(value):
+                raise BadRequest(_requirement_error(f"values[{index}][{term.key}]", value, problems))
+
+
+def _requirement_error(where: str, value: str, problems: list[str]) -> str:
+    return f"unable to parse requirement: {where}: Invalid value: {format_value(value)}: {'; '.join(problems)}"

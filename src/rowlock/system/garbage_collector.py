@@ -1,7 +1,7 @@
 """Deletes dependents whose owners are gone, and carries out foreground and orphaning deletions.
 
 The rules are those of kube-controller-manager's garbage collector (`attemptToDeleteItem`, `attemptToOrphan`). The time
-to live of a finished job is the job operator's business (`training/cleanup.py`).
+to live of a finished job is the job operator's business (`training/job.py`).
 """
 
 from __future__ import annotations

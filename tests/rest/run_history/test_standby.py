@@ -19,8 +19,7 @@ from rowlock.objects import Object, with_field
 from rowlock.rest.informers import InformerCache
 from rowlock.rest.run_history import standby
 from rowlock.rest.run_history.recorder import RunRecorder
-from rowlock.rest.run_history.seen_pods import SeenPods
-from rowlock.rest.run_history.standby import Standby
+from rowlock.rest.run_history.standby import SeenPods, Standby
 from rowlock.storage.store import Store
 from rowlock.workloads import projects
 
@@ -234,7 +233,7 @@ def test_pods_that_went_are_forgotten_once_they_are_recorded_or_too_many(
         assert names == [f"job-worker-{number}" for number in range(4)]
         seen.forget(before=102.0)
         assert [when for _, when in seen.gone_pods(uid)] == [103.0, 104.0]
-        monkeypatch.setattr("rowlock.rest.run_history.seen_pods.MOST_GONE", 1)
+        monkeypatch.setattr("rowlock.rest.run_history.standby.MOST_GONE", 1)
         await delete_pod(waiting, job, await create_pod(waiting, job, "job-worker-4"))
         assert len(seen.gone_pods(uid)) <= 1
         seen.stop()

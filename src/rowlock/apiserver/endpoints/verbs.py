@@ -27,7 +27,7 @@ from rowlock.apiserver.patch.patches import check_meta_types
 from rowlock.apiserver.printers import tables
 from rowlock.apiserver.schema.json_errors import unmarshal_error
 from rowlock.authorization.user_rights import UserRights
-from rowlock.documents import field_errors, selector_errors
+from rowlock.documents import field_errors
 from rowlock.errors import BadRequest, Conflict, Invalid, Unsupported, UnsupportedMediaType, conflict
 from rowlock.kinds import Kind
 from rowlock.objects import Object
@@ -57,7 +57,7 @@ def parse_selectors(call: Call, kind: Kind) -> tuple[Selector, FieldSelector]:
     if not labels and not fields:
         return Selector(), FieldSelector()
     parsed = parse_labels(labels), parse_fields(fields)
-    selector_errors.check_selector(parsed[0])
+    field_errors.check_selector(parsed[0])
     supported = _META_FIELDS | _SELECTABLE_FIELDS.get(kind.resource, frozenset())
     has_own_fields = kind.resource in _SELECTABLE_FIELDS or kind.custom
     if not kind.namespaced and has_own_fields:

@@ -35,7 +35,7 @@ ACCESS_RULES = Group("access-rule", "Manage access rules: who has which role in 
     Command("delete", "Take a role away.", "accounts.access_rules:delete", "ID", (DATA_DIR,), aliases="rm"),
 ), aliases="access-rules")  # fmt: skip
 APPLICATIONS = Group("application", "Manage applications: programs that log in with a client id and a secret.", (
-    Command("create", "Create an application and print its secret, once.", "accounts.applications:create", "NAME", (DATA_DIR, JSON)),
-    Command("list", "List applications.", "accounts.applications:index", flags=(DATA_DIR, JSON), aliases="ls"),
-    Command("delete", "Delete an application. Its tokens end.", "accounts.applications:delete", "NAME", (DATA_DIR,), aliases="rm"),
+    Command("create", "Create an application and print its secret, once.", "accounts.users:create_application", "NAME", (DATA_DIR, JSON)),
+    Command("list", "List applications.", "accounts.users:list_applications", flags=(DATA_DIR, JSON), aliases="ls"),
+    Command("delete", "Delete an application. Its tokens end.", "accounts.users:delete_application", "NAME", (DATA_DIR,), aliases="rm"),
 ), aliases="applications app")  # fmt: skip

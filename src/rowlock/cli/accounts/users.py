@@ -1,4 +1,6 @@
-"""`user create|list|passwd|logout|delete`: passwords come from a prompt or from stdin, never from the command line."""
+"""`user create|list|passwd|logout|delete`: passwords come from a prompt or from stdin, never from the command line; and
+`application create|list|delete`: programs that log in at `POST /api/v1/token`.
+"""
 
 from __future__ import annotations
 
@@ -78,3 +80,31 @@ def delete(line: CommandLine) -> int:
 
 def _path(name: str) -> str:
     return f"{PATH}/{quote(name, safe='')}"
+
+
+APPLICATIONS = "/api/v1/applications"
+
+
+def create_application(line: CommandLine) -> int:
+    name = line.word("name")
+    made = client.connect(line).post(APPLICATIONS, {"name": name})
+    hint = f"`rowlock access-rule create --application {name} --role editor -p PROJECT`"
+    return show_result(
+        line,
+        made,
+        f"Client id:      {made['clientId']}\nClient secret:  {made['clientSecret']}",
+        f"The secret is not shown again. Give it a role: {hint}",
+    )
+
+
+def list_applications(line: CommandLine) -> int:
+    found = client.connect(line).get(APPLICATIONS)["applications"]
+    rows = [(one["name"], one["clientId"], format_age(one["createdAt"]), one["createdBy"]) for one in found]
+    return show_result(line, found, table(("APPLICATION", "CLIENT ID", "AGE", "CREATED BY"), rows))
+
+
+def delete_application(line: CommandLine) -> int:
+    name = line.word("name")
+    client.connect(line).delete(f"{APPLICATIONS}/{quote(name, safe='')}")
+    show(f"Application {name} deleted.")
+    return 0

@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 from rowlock.cli.accounts.tree import ACCESS_RULES, APPLICATIONS, ROLES, USERS
-from rowlock.cli.context import DATA_DIR, JSON, LISTEN_FLAGS, PROJECT
+from rowlock.cli.context import (
+    ATTACH_FLAGS,
+    CONTAINER,
+    DATA_DIR,
+    EXEC_FLAGS,
+    JSON,
+    LISTEN_FLAGS,
+    PORT_FORWARD_FLAGS,
+    PROJECT,
+)
 from rowlock.cli.grammar import Command, Flag, Group
 from rowlock.cli.start.settings import FLAGS, REAL_FLAGS
-from rowlock.cli.streams import exec_flags
 from rowlock.server_settings import SETTINGS
 
 _YES = Flag("-y --yes", "switch", "do not ask")
@@ -182,20 +190,20 @@ TENSORBOARD = Command("tensorboard", "Start your TensorBoard over the event file
 _POD_FLAGS = (
     Flag("--pod", "text", "the pod (its full name, or for example worker-1; default: the first rank's)", value="POD"),
     Flag("--rank", "int", "the pod of this rank", value="N"),
-    exec_flags.CONTAINER,
+    CONTAINER,
     PROJECT, DATA_DIR,
 )  # fmt: skip
 EXEC = Command("exec", "Run a command in a pod of a job, or in the pod with this name.", "streams.exec_commands:exec_", "JOB [COMMAND...]", (
-    *exec_flags.EXEC,
+    *EXEC_FLAGS,
     *_POD_FLAGS,
 ), "COMMAND...")  # fmt: skip
 ATTACH = Command("attach", "Attach to the running program of a job's pod.", "streams.exec_commands:attach", "JOB", (
-    *exec_flags.ATTACH,
+    *ATTACH_FLAGS,
     *_POD_FLAGS,
 ))  # fmt: skip
 PORT_FORWARD = Command("port-forward", "Forward ports of this machine to a job's pod.", "streams.exec_commands:port_forward",
                        "JOB [PORTS...]", (
-    *exec_flags.PORT_FORWARD,
+    *PORT_FORWARD_FLAGS,
     *_POD_FLAGS,
 ))  # fmt: skip
 WAIT = Command("wait", "Wait for a job. The exit code is 0 if the job reached the phase of --for, else 1.", "commands.jobs:wait", "JOB", (

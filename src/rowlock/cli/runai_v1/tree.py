@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from rowlock.cli.context import DATA_DIR, PROJECT
+from rowlock.cli.context import ATTACH_FLAGS, CONTAINER, DATA_DIR, EXEC_FLAGS, PORT_FORWARD_FLAGS, PROJECT
 from rowlock.cli.grammar import Command, Flag, Group
 from rowlock.cli.runai_v2.tree import CONFIG as CONFIG_V2
 from rowlock.cli.runai_v2.tree import NO_UPDATE
-from rowlock.cli.streams import exec_flags
 
 _FRAMEWORKS = (
     ("pytorch", "PyTorch", ""),
@@ -74,19 +73,19 @@ LOGS = Command(
 )
 
 _POD = Flag("--pod", "text", "the pod (default: the job's chief)", value="NAME")
-_POD_FLAGS = (_POD, exec_flags.CONTAINER, *_CONTEXT_FLAGS)
+_POD_FLAGS = (_POD, CONTAINER, *_CONTEXT_FLAGS)
 EXEC = Command("exec", "Run a command in a job's pod.", "streams.exec_commands:exec_", "JOB [COMMAND...]", (
-    *exec_flags.EXEC,
+    *EXEC_FLAGS,
     *_POD_FLAGS,
 ), "COMMAND...")  # fmt: skip
 BASH = Command("bash", "Open a shell in a job's pod.", "streams.exec_commands:bash", "JOB", _POD_FLAGS)
 ATTACH = Command("attach", "Attach to the running program of a job's pod.", "streams.exec_commands:attach", "JOB", (
-    *exec_flags.ATTACH,
+    *ATTACH_FLAGS,
     *_POD_FLAGS,
 ))  # fmt: skip
 PORT_FORWARD = Command("port-forward", "Forward ports of this machine to a job's pod.", "streams.exec_commands:port_forward",
                        "JOB [PORTS...]", (
-    *exec_flags.PORT_FORWARD,
+    *PORT_FORWARD_FLAGS,
     *_POD_FLAGS,
 ))  # fmt: skip
 

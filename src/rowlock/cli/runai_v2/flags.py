@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from rowlock.cli.context import DATA_DIR, PROJECT
+from rowlock.cli.context import ATTACH_FLAGS, CONTAINER, DATA_DIR, EXEC_FLAGS, PORT_FORWARD_FLAGS, PROJECT
 from rowlock.cli.grammar import Flag
 from rowlock.cli.runai_v2.tree import OWN_TYPE
-from rowlock.cli.streams import exec_flags
 from rowlock.cli.submit.flags import ANY_FRAMEWORK, ENVIRONMENT_FIELDS, asset_flags, submit_flags
 
 DISTRIBUTED = submit_flags(2, ANY_FRAMEWORK)
@@ -77,7 +76,7 @@ _WAITING = (
 )
 _POD = Flag("--pod", "text", "the pod (its name, or for example worker-1; default: the first rank's)", value="NAME")
 LOGS = (
-    _POD, exec_flags.CONTAINER,
+    _POD, CONTAINER,
     Flag("--name", "text", "the workload's name", value="NAME"),
     Flag("-f --follow", "switch", "keep printing until the pod ends"),
     Flag("--limit-bytes", "int", "no more than N bytes", value="N"),
@@ -88,10 +87,10 @@ LOGS = (
     Flag("--timestamps", "switch", "print the time before every line"),
     _WAITING[0], PROJECT, DATA_DIR,
 )  # fmt: skip
-POD = (_POD, exec_flags.CONTAINER, *_WAITING, PROJECT, DATA_DIR)
-EXEC = (*exec_flags.EXEC, *POD)
-ATTACH = (*exec_flags.ATTACH, *exec_flags.EXEC, *POD)
-PORT_FORWARD = (*exec_flags.PORT_FORWARD, *POD)
+POD = (_POD, CONTAINER, *_WAITING, PROJECT, DATA_DIR)
+EXEC = (*EXEC_FLAGS, *POD)
+ATTACH = (*ATTACH_FLAGS, *EXEC_FLAGS, *POD)
+PORT_FORWARD = (*PORT_FORWARD_FLAGS, *POD)
 DELETE = (UUID, _YES, PROJECT, DATA_DIR)
 WORKLOAD_DELETE = (_TYPE, _FRAMEWORK, *DELETE)
 STATE = (UUID, PROJECT, DATA_DIR)
