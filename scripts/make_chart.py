@@ -14,6 +14,7 @@ from pathlib import Path
 import yaml
 
 from rowlock import __version__
+from rowlock.kinds import TRAINER
 from rowlock.kube.install.monitoring import MONITOR_API_VERSION, metrics_role, service_monitor
 from rowlock.kube.install.server_objects import ServerInstall, server_objects
 from rowlock.kube.manifests import install_objects
@@ -124,9 +125,10 @@ def chart_files() -> dict[str, str]:
     everything = install_objects(scheduler="own", crds=True, operator="own", is_shared=True)
     objects = [obj for obj in everything if obj["kind"] != "Namespace"]
     definitions = [obj for obj in objects if obj["kind"] == "CustomResourceDefinition"]
-    crds = [obj for obj in definitions if obj["spec"]["group"] != "kubeflow.org"]
-    operating = [_keep(obj) for obj in definitions if obj not in crds]
-    operating += [obj for obj in objects if name(obj) == "rowlock-operator"]
+    trainer = [obj for obj in definitions if obj["spec"]["group"] in {kind.group for kind in TRAINER}]
+    operating = [_keep(obj) for obj in definitions if obj["spec"]["group"] == "kubeflow.org"]
+    crds = [obj for obj in definitions if obj not in trainer and obj["spec"]["group"] != "kubeflow.org"]
+    operating += [obj for obj in objects if name(obj) in ("rowlock-operator", "rowlock-trainer")]
     scheduling = [obj for obj in objects if name(obj) == "rowlock-scheduler"]
     archiving = [obj for obj in objects if name(obj) == "rowlock-archive"]
     rest = [obj for obj in objects if obj not in (*definitions, *operating, *scheduling, *archiving)]
@@ -147,6 +149,7 @@ def chart_files() -> dict[str, str]:
         "templates/debug-rights.yaml": _when(".Values.debugImage", _text(_rights_of("rowlock-debug"))),
         "templates/other-schedulers.yaml": _other_schedulers(),
         "templates/operator.yaml": _when('eq .Values.operator "own"', _text(operating)),
+        "templates/trainer-kinds.yaml": _when('eq .Values.operator "own"', "---\n".join(map(_unless_foreign, trainer))),
         "templates/archive-rights.yaml": _when(".Values.archive.url", _text(archiving)),
         "templates/server.yaml": _TOO_MANY + _text(common),
         "templates/single-server.yaml": _when("not .Values.archive.url", own),
@@ -175,6 +178,13 @@ def _monitoring() -> str:
     """A cluster without the kind would refuse the whole release."""
     condition = f'.Capabilities.APIVersions.Has "{MONITOR_API_VERSION}"'
     return _text([metrics_role()]) + _when(condition, "---\n" + _text([service_monitor()]))
+
+
+def _unless_foreign(definition: Object) -> str:
+    """A kind that JobSet or Trainer may have brought already: theirs stays as it is."""
+    found = f'lookup "apiextensions.k8s.io/v1" "CustomResourceDefinition" "" "{name(definition)}"'
+    own = '(eq (dig "metadata" "annotations" "meta.helm.sh/release-name" "" $found) .Release.Name)'
+    return f"{{{{- $found := {found} }}}}\n" + _when(f"or (not $found) {own}", _text([_keep(definition)]))
 
 
 def _keep(obj: Object) -> Object:

@@ -72,6 +72,7 @@ SIDEWAYS = {
     ("gangs", "training"),  # its size is that of its job's replicas
     ("gangs", "workloads"),  # by what was submitted
     ("apiserver", "storage"),  # kube-apiserver stands on etcd
+    ("kube", "apiserver"),  # the kinds that rowlock brings to a cluster are declared from the table of types
     ("__main__", "cli"),  # `python -m rowlock` is the command
     ("diagnostics", "kubelet"),  # the evidence lies in the pods' directories
 }

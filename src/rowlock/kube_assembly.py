@@ -40,7 +40,15 @@ from rowlock.kube.cluster_probe import ClusterProbe
 from rowlock.kube.installation import choose_dialect, require_kinds
 from rowlock.kube.proxy.api_proxy import ApiProxy
 from rowlock.kube.rate_limit import Limits
-from rowlock.kube.rights import ARCHIVE_RULES, DEBUG_RULES, OPERATOR_RULES, SCHEDULER_RULES, Rule, missing_rights
+from rowlock.kube.rights import (
+    ARCHIVE_RULES,
+    DEBUG_RULES,
+    OPERATOR_RULES,
+    SCHEDULER_RULES,
+    TRAINER_RULES,
+    Rule,
+    missing_rights,
+)
 from rowlock.kube.users.cluster_users import UNKNOWN_TOKEN
 from rowlock.kube.watches.object_decoder import ObjectDecoder
 from rowlock.kube_evidence.archive_leader import ArchiveLeader
@@ -48,7 +56,7 @@ from rowlock.kube_evidence.failed_jobs import FailedJobs
 from rowlock.kube_evidence.log_collector import LogCollector, read_kept_log
 from rowlock.kube_evidence.rank_failures import KubeDiagnostics
 from rowlock.kube_evidence.rank_observer import RankObserver
-from rowlock.kube_operator.operator import KubeOperator
+from rowlock.kube_operator.operator import JOB_SETS, TRAIN_JOBS, KubeOperator
 from rowlock.kube_scheduler import KubeScheduler, ensure_system_namespace, process_name
 from rowlock.kube_users import KubeUsers
 from rowlock.metrics.exposition import MetricSources, render_metrics
@@ -99,13 +107,13 @@ class KubeServer(Server):
             token = server_files.ensure_token(self.data_dir / "token")
             clients: list[Kube] = []
             scheduler = await self._make_scheduler(stack, clients) if dialect is OWN else None
-            operator = await self._make_operator(stack, clients) if self.options.operator == "own" else None
+            operators = await self._make_operators(stack, clients) if self.options.operator == "own" else []
             users = KubeUsers.connect(
                 kube, self._kubeconfig, self.options.context, token, _LIMITS, owner_loopback_only=bool(bind)
             )
             stack.push_async_callback(users.close)
             settings = RestSettings(
-                token=token, version=__version__, cluster_name="kubernetes", dialect=replace(dialect, spares_evicted=bool(scheduler and operator)),
+                token=token, version=__version__, cluster_name="kubernetes", dialect=replace(dialect, spares_evicted=bool(scheduler and operators)),
                 authenticate_token=users.authenticate, look_up_token=users.look_up, issue_token=users.issue_token,
                 unknown_token=UNKNOWN_TOKEN,
             )  # fmt: skip
@@ -152,7 +160,7 @@ class KubeServer(Server):
                         users.run(),
                         supervise("the audit log", audit_log.run),
                         *((scheduler.run(),) if scheduler else ()),
-                        *((operator.run(),) if operator else ()),
+                        *(operator.run() for operator in operators),
                     ),
                     browser_listeners=browser_listeners,
                     announce=partial(self.write_server_json, url, door, self._kubeconfig, notice),
@@ -187,6 +195,9 @@ class KubeServer(Server):
         if self.options.debug_image and (missing := await missing_rights(kube, DEBUG_RULES)):
             lack = f"these credentials may not add debug containers ({', '.join(missing)})"
             notices = [*notices, f"{lack}: `rowlock manifests --debug-image IMAGE` has the right"]
+        if self.options.operator == "own" and (missing := await missing_rights(kube, TRAINER_RULES)):
+            lack = f"rowlock's operators leave JobSets and TrainJobs alone: these credentials lack rights ({', '.join(missing)})"
+            notices = [*notices, f"{lack}, which `rowlock manifests --operator own` has"]
         return dialect, "; ".join(filter(None, (*notices, consequence)))
 
     async def _make_scheduler(self, stack: AsyncExitStack, clients: list[Kube]) -> KubeScheduler:
@@ -195,13 +206,17 @@ class KubeServer(Server):
         clients.append(await self._connect_with_rights(stack, SCHEDULER_RULES, *lack))
         return KubeScheduler(clients[-1])
 
-    async def _make_operator(self, stack: AsyncExitStack, clients: list[Kube]) -> KubeOperator:
-        """rowlock's job operators. Raises Forbidden, with the missing rights, and Conflict if Kubeflow's operator is there."""
+    async def _make_operators(self, stack: AsyncExitStack, clients: list[Kube]) -> list[KubeOperator]:
+        """rowlock's job operators; without those of JobSets and TrainJobs if the rights for them are missing. Raises Forbidden, with the
+        missing rights, and Conflict if Kubeflow's training operator is there."""
         lack = ("the job operators do", "`rowlock manifests --operator own`", "--operator own")
         clients.append(await self._connect_with_rights(stack, OPERATOR_RULES, *lack))
-        operator = KubeOperator(clients[-1], process_name())
-        await operator.refuse_second()
-        return operator
+        process = process_name()
+        operators = [KubeOperator(clients[-1], process)]
+        await operators[0].refuse_second()
+        if not await missing_rights(clients[-1], TRAINER_RULES):
+            operators += [KubeOperator(clients[-1], process, part=part) for part in (JOB_SETS, TRAIN_JOBS)]
+        return operators
 
     async def _connect_with_rights(
         self, stack: AsyncExitStack, rules: tuple[Rule, ...], work: str, manifests: str, flag: str

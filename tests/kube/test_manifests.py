@@ -20,6 +20,7 @@ from rowlock.kube.rights import (
     RULES_REVIEW,
     SCHEDULER_RULES,
     SERVER_RULES,
+    TRAINER_RULES,
     Rule,
     missing_rights,
 )
@@ -80,6 +81,7 @@ def test_no_right_is_a_wildcard() -> None:
         *SERVER_RULES,
         *SCHEDULER_RULES,
         *OPERATOR_RULES,
+        *TRAINER_RULES,
         *ARCHIVE_RULES,
         *(rule for rules in DIALECT_RULES.values() for rule in rules),
     ],

@@ -22,7 +22,7 @@ from rowlock import kinds
 from rowlock.errors import Internal
 from rowlock.kube.install.job_kinds import job_crd_objects
 from rowlock.kube_operator.operator import CheckedJobController, KubeOperator, OperatorTimes
-from rowlock.kube_operator.presence import find_kubeflow_operator, probe_job
+from rowlock.kube_operator.presence import TRAINING_OPERATOR
 from rowlock.objects import Object, micro_timestamp, name
 from rowlock.storage.store import Store
 
@@ -38,7 +38,7 @@ async def store_with_namespace() -> Store:
 def test_nobody_answers_and_the_question_is_taken_back() -> None:
     async def ask() -> tuple[str, int]:
         store = await store_with_namespace()
-        found = await find_kubeflow_operator(store, "abc", 0.2)
+        found = await TRAINING_OPERATOR.find(store, "abc", 0.2)
         left = len((await store.list(kinds.PYTORCHJOB)).items)
         await store.close()
         return found, left
@@ -49,7 +49,7 @@ def test_nobody_answers_and_the_question_is_taken_back() -> None:
 def test_who_writes_a_status_is_another_operator() -> None:
     async def ask() -> str:
         store = await store_with_namespace()
-        asking = asyncio.ensure_future(find_kubeflow_operator(store, "abc", 30))
+        asking = asyncio.ensure_future(TRAINING_OPERATOR.find(store, "abc", 30))
         while not (found := (await store.list(kinds.PYTORCHJOB)).items):
             await asyncio.sleep(0)
         status = {"conditions": [{"type": "Created", "status": "True"}]}
@@ -71,7 +71,7 @@ def test_an_operator_that_is_down_is_there_by_its_webhook() -> None:
         async def create(self, *_: Any, **__: Any) -> Object:
             raise Internal('failed calling webhook "validator.pytorchjob.training-operator.kubeflow.org"')
 
-    found = asyncio.run(find_kubeflow_operator(Webhook(), "abc", 1))  # type: ignore[arg-type]
+    found = asyncio.run(TRAINING_OPERATOR.find(Webhook(), "abc", 1))  # type: ignore[arg-type]
     assert "its webhook is installed" in found
 
 
@@ -167,7 +167,7 @@ def test_what_no_webhook_has_refused_is_told_and_left_alone(spec: Any) -> None:
 
 
 def test_a_question_to_another_operator_is_not_answered_by_ours() -> None:
-    job = probe_job("abc")
+    job = TRAINING_OPERATOR.probe("abc")
     assert decide({**pytorch_job(), **job, "metadata": {**pytorch_job()["metadata"], **job["metadata"]}}) == []
 
 
@@ -244,6 +244,63 @@ def test_the_notebooks_jobs_run_without_kubeflows_operator(served: Cluster, bare
 
 
 @pytest.mark.real
+def test_sets_and_trainjobs_run_without_their_controllers(served: Cluster, bare: Path, tmp_path: Path) -> None:
+    """As kubectl sends them. Jobs are run by the cluster's own controller, pods by nodes that are played."""
+    admin = Path((bare.parent / "admin").read_text())
+
+    def apply(obj: Object) -> str:
+        (tmp_path / "obj.json").write_text(json.dumps(obj))
+        return kubectl(admin, "apply", "-f", str(tmp_path / "obj.json"))
+
+    def phases(selector: str) -> list[str]:
+        pods = json.loads(kubectl(admin, "get", "pods", "-l", selector, "-o", "json"))["items"]
+        return [pod["status"].get("phase", "") for pod in pods]
+
+    def last_events(kind: str, of: str) -> str:
+        fields = f"involvedObject.kind={kind},involvedObject.name={of}"
+        return kubectl(admin, "get", "events", "--field-selector", fields, "-o", "jsonpath={.items[*].message}")
+
+    runtimes = ("get", "clustertrainingruntimes", "-o", "name")
+    served.until(lambda: "torch-distributed" in kubectl(admin, *runtimes), "the runtimes that ship are made", 60)
+    head = {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob"}
+    spec = {"runtimeRef": {"name": "torch-distributed"}, "trainer": {"numNodes": 2, "image": "nothing:1"}}
+    apply({**head, "metadata": {"name": "tj"}, "spec": spec})
+    members = "jobset.sigs.k8s.io/jobset-name=tj"
+    served.until(lambda: phases(members) == ["Running"] * 2, lambda: last_events("JobSet", "tj"), 60)
+    variables = kubectl(
+        admin, "get", "pods", "-l", members, "-o", "jsonpath={.items[0].spec.containers[0].env[*].name}"
+    )
+    assert "PET_MASTER_ADDR" in variables.split()
+    assert "Running" in served.run("rowlock", "list"), "it is one workload of rowlock's"
+    kubectl(admin, "patch", "trainjob", "tj", "--type=merge", "-p", '{"spec": {"suspend": true}}')
+    served.until(lambda: not phases(members), "suspended, it has no pods", 60)
+    served.until(lambda: "Suspended" in kubectl(admin, "get", "trainjob", "tj"), "and says so", 60)
+    kubectl(admin, "patch", "trainjob", "tj", "--type=merge", "-p", '{"spec": {"suspend": false}}')
+    served.until(lambda: phases(members) == ["Running"] * 2, "it goes on", 60)
+    kubectl(admin, "delete", "trainjob", "tj")
+    served.until(lambda: not phases(members), "its pods go with it", 60)
+
+    pods = {"metadata": {"labels": {"app": "w"}}, "spec": {"containers": [{"name": "main", "image": "nothing:1"}]}}
+    job = {"name": "w", "replicas": 2, "template": {"spec": {"parallelism": 1, "completions": 1, "template": pods}}}
+    head = {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet"}
+    apply({**head, "metadata": {"name": "js"}, "spec": {"replicatedJobs": [job]}})
+    served.until(lambda: phases("app=w") == ["Running"] * 2, lambda: last_events("JobSet", "js"), 60)
+    job_modes = (
+        "get",
+        "jobs",
+        "-l",
+        "jobset.sigs.k8s.io/jobset-name=js",
+        "-o",
+        "jsonpath={.items[*].spec.completionMode}",
+    )
+    assert kubectl(admin, *job_modes) == "Indexed Indexed", "the defaults of a webhook that is not there"
+    kubectl(admin, "delete", "jobset", "js")
+    apply({**head, "metadata": {"name": "odd"}, "spec": {"replicatedJobs": [job], "managedBy": "me"}})
+    served.until(lambda: "must be a domain-prefixed path" in last_events("JobSet", "odd"), "the refusal is told", 60)
+    assert "forbidden" not in served.last_words() and "Traceback" not in served.last_words()
+
+
+@pytest.mark.real
 def test_who_loses_the_lease_while_it_works_stops_and_goes_on_when_it_is_free(
     served: Cluster, bare: Path, tmp_path: Path
 ) -> None:
@@ -297,5 +354,5 @@ def test_the_manifests_bring_the_kinds_and_the_rights() -> None:
         [BIN / "rowlock", "manifests", "--operator", "own"], capture_output=True, text=True, check=True
     )
     made = [obj for obj in yaml.safe_load_all(said.stdout)]
-    assert "pytorchjobs.kubeflow.org" in {name(obj) for obj in made}
-    assert "rowlock-operator" in {name(obj) for obj in made if obj["kind"] == "ClusterRole"}
+    assert {"pytorchjobs.kubeflow.org", *(kind.resource for kind in kinds.TRAINER)} <= {name(obj) for obj in made}
+    assert {"rowlock-operator", "rowlock-trainer"} <= {name(obj) for obj in made if obj["kind"] == "ClusterRole"}

@@ -18,11 +18,13 @@ from rowlock.gangs.dialects import BIND_REQUEST, DIALECTS, INSTALLED, Dialect
 from rowlock.kinds import Kind
 from rowlock.kube.client import Kube
 from rowlock.kube.install.job_kinds import job_crd_objects
+from rowlock.kube.install.trainer_kinds import trainer_crd_objects
 from rowlock.objects import Object, is_condition_true
 from rowlock.workloads.body_fields import did_you_mean
 
 CRD = Kind("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", ("crd",), False)
 OPERATOR_COMMAND = 'kubectl apply --server-side -k "github.com/kubeflow/training-operator.git/manifests/overlays/standalone?ref=v1.9.4"'
+KINDS_REMEDY = "`rowlock manifests --operator own | kubectl apply -f -` brings them, or `--install-crds` at the start"
 ESTABLISH_TIMEOUT_S = 15.0
 """Seconds to wait for the API server to serve a new kind."""
 _POLL_INTERVAL_S = 0.1
@@ -81,7 +83,7 @@ async def missing_kinds(api: Api, wanted: Iterable[Kind]) -> list[Kind]:
 
 async def install_crds(api: Api, missing: Sequence[Kind]) -> None:
     """Create the definitions of these kinds, and wait until they are served. Raises ApiError."""
-    for definition in (*crd_objects(), *job_crd_objects()):
+    for definition in (*crd_objects(), *job_crd_objects(), *trainer_crd_objects()):
         if definition["metadata"]["name"] not in {kind.resource for kind in missing}:
             continue
         try:
@@ -130,6 +132,11 @@ async def require_kinds(
         )
     elif absent_jobs:
         notices.append(f"the cluster does not serve {', '.join(kind.resource for kind in absent_jobs)}")
+    if has_operator and (absent := await _look_for(api, kinds.TRAINER, notices)):
+        if install:
+            await install_crds(api, absent)
+        else:
+            notices.append(f"the cluster does not serve {', '.join(kind.resource for kind in absent)}: {KINDS_REMEDY}")
     return notices
 
 

@@ -16,6 +16,7 @@ from rowlock import kinds
 from rowlock.kube.install.job_kinds import job_crd_objects
 from rowlock.kube.install.monitoring import monitoring_objects
 from rowlock.kube.install.server_objects import ServerInstall, server_objects
+from rowlock.kube.install.trainer_kinds import trainer_crd_objects
 from rowlock.kube.installation import crd_objects
 from rowlock.kube.rights import SYSTEM_NAMESPACE, role_objects, roles_of
 from rowlock.objects import Object
@@ -45,7 +46,7 @@ def install_objects(
     made: list[Object] = [
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SYSTEM_NAMESPACE}},
         *(crd_objects() if crds else ()),
-        *(job_crd_objects() if operator == "own" else ()),
+        *((*job_crd_objects(), *trainer_crd_objects()) if operator == "own" else ()),
         *_priority_classes(PRIORITIES),
         {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": account},
         *(obj for role, rules in roles.items() for obj in role_objects(role, rules, ACCOUNT)),

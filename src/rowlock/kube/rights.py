@@ -20,6 +20,8 @@ SYSTEM_NAMESPACE = "rowlock-system"
 """The namespace of rowlock's own objects on a real cluster: its service account and its Leases."""
 SCHEDULER_LEASE = (SYSTEM_NAMESPACE, "rowlock-scheduler")
 OPERATOR_LEASE = (SYSTEM_NAMESPACE, "rowlock-operator")
+JOBSET_LEASE = (SYSTEM_NAMESPACE, "rowlock-jobset")
+TRAINER_LEASE = (SYSTEM_NAMESPACE, "rowlock-trainer")
 ARCHIVE_LEASE = (SYSTEM_NAMESPACE, "rowlock-archive")
 NO_NAMESPACE = "rowlock-no-such-namespace"
 """A namespace that does not exist: rights that are granted there are granted in all namespaces."""
@@ -127,6 +129,26 @@ OPERATOR_RULES: tuple[Rule, ...] = (
 """Additional rights for `--operator own`. An MPIJob's launcher gets a Role with `pods/exec`, which only an account with that right may
 grant. Deployments and Leases are read to detect Kubeflow's operator."""
 
+TRAINER_RULES: tuple[Rule, ...] = (
+    Rule("jobset.x-k8s.io", ("jobsets",), ("list", "watch", "get", "create", "update", "delete")),
+    Rule("jobset.x-k8s.io", ("jobsets/status", "jobsets/finalizers"), ("update",)),
+    Rule("trainer.kubeflow.org", ("trainjobs",), ("list", "watch", "get", "create", "delete")),
+    Rule("trainer.kubeflow.org", ("trainjobs/status", "trainjobs/finalizers"), ("update",)),
+    Rule("trainer.kubeflow.org", ("trainingruntimes",), ("list", "watch")),
+    Rule("trainer.kubeflow.org", ("clustertrainingruntimes",), ("list", "watch", "create")),
+    Rule("batch", ("jobs",), ("list", "watch", "create", "patch", "delete")),
+    Rule("batch", ("jobs/status",), ("patch",)),
+    Rule("", ("services", "configmaps", "secrets", "persistentvolumeclaims"), ("list", "watch", "create")),
+    Rule("scheduling.x-k8s.io", ("podgroups",), ("list", "watch", "create", "update")),
+    Rule("scheduling.volcano.sh", ("podgroups",), ("list", "watch", "create", "update")),
+    Rule("", ("events",), ("create", "patch")),
+    Rule("apps", ("deployments",), ("list",)),
+    Rule("coordination.k8s.io", ("leases",), ("list",)),
+    Rule("coordination.k8s.io", ("leases",), ("get", "create", "update"), SYSTEM_NAMESPACE),
+)
+"""Additional rights for JobSets and TrainJobs with `--operator own`. Without them only the v1 kinds are operated. Secrets hold the ssh keys of MPI
+jobs."""
+
 ARCHIVE_RULES: tuple[Rule, ...] = (
     Rule("coordination.k8s.io", ("leases",), ("get", "create", "update"), SYSTEM_NAMESPACE),
 )
@@ -148,7 +170,7 @@ def roles_of(
         "rowlock-server": SERVER_RULES,
         **{f"rowlock-{name}": DIALECT_RULES[name] for name in dialects},
         **({"rowlock-scheduler": SCHEDULER_RULES} if scheduler == "own" else {}),
-        **({"rowlock-operator": OPERATOR_RULES} if operator == "own" else {}),
+        **({"rowlock-operator": OPERATOR_RULES, "rowlock-trainer": TRAINER_RULES} if operator == "own" else {}),
         **({"rowlock-archive": ARCHIVE_RULES} if is_shared else {}),
         **({"rowlock-credentials": CREDENTIAL_RULES} if credentials else {}),
         **({"rowlock-debug": DEBUG_RULES} if debug else {}),

@@ -1,28 +1,31 @@
-"""The job operators of the embedded cluster on a real one, behind a Lease, as long as Kubeflow's operator is not there.
+"""The job operators of the embedded cluster on a real one, each behind a Lease, as long as the cluster's own is not there.
 
-They are the operators of `training`, unchanged, on a View that watches keep up to date. They have no state that a restart
-could lose. When Kubeflow's operator is installed, ours stop within `LOOK_INTERVAL_S`; they continue when it is removed.
+There are three parts: the v1 kinds, JobSets, TrainJobs. They are the operators of `training`, unchanged, on a View that watches keep up to
+date. They have no state that a restart could lose. When the cluster's own operator of a part is installed, ours stop within
+`LOOK_INTERVAL_S`; they continue when it is removed.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 from rowlock import controllers
-from rowlock.api import NOTHING, Decision, Record, View
+from rowlock.api import NOTHING, Api, Controller, Decision, Record, View
 from rowlock.controllers.supervisor import supervise
 from rowlock.controllers.waiters import run_until_first_ends
 from rowlock.errors import ApiError, Conflict
-from rowlock.kinds import JOBS, Kind
+from rowlock.kinds import JOB_SET, JOBS, OTHER_POD_GROUPS, TRAIN_JOB, Kind
 from rowlock.kube.cache import Cache
 from rowlock.kube.client import Kube
-from rowlock.kube.installation import missing_kinds
+from rowlock.kube.installation import KINDS_REMEDY, missing_kinds
 from rowlock.kube.leader_election import LeaderElection, LeaseTimes
-from rowlock.kube.rights import OPERATOR_LEASE
+from rowlock.kube.rights import JOBSET_LEASE, OPERATOR_LEASE, TRAINER_LEASE
 from rowlock.kube_operator.client import OperatorClient
-from rowlock.kube_operator.presence import PROBE_LABEL, find_kubeflow_operator
+from rowlock.kube_operator.presence import JOBSET_CONTROLLER, PROBE_LABEL, TRAINER, TRAINING_OPERATOR, Rival
+from rowlock.kube_operator.trainer_controllers import create_runtimes, jobset_controllers, trainer_controllers
 from rowlock.objects import Key, Object, labels
 from rowlock.training.admission.webhooks import review_job
 from rowlock.training.controller import JobController
@@ -64,40 +67,69 @@ class CheckedJobController(JobController):
             return f"its spec is not one of a {self.framework.kind.name} ({type(error).__name__}: {error})"
 
 
+def _training_controllers(served: Sequence[Kind]) -> list[CheckedJobController]:
+    return [CheckedJobController(kind) for kind in JOBS if kind in served]
+
+
+async def _prepare_nothing(api: Api) -> None:
+    """Nothing has to be there before the operators begin."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What one operator does, and which one of others it would fight with."""
+
+    rival: Rival
+    lease: tuple[str, str]
+    kinds: tuple[Kind, ...]
+    """Some of these must be served."""
+    controllers: Callable[[Sequence[Kind]], Sequence[Controller]]
+    """Kinds that are served, of `kinds` and `more_kinds` → the controllers."""
+    prepare: Callable[[Api], Awaitable[None]] = _prepare_nothing
+    more_kinds: tuple[Kind, ...] = ()
+
+
+V1_JOBS = Part(TRAINING_OPERATOR, OPERATOR_LEASE, JOBS, _training_controllers)
+JOB_SETS = Part(JOBSET_CONTROLLER, JOBSET_LEASE, (JOB_SET,), jobset_controllers)
+TRAIN_JOBS = Part(TRAINER, TRAINER_LEASE, (TRAIN_JOB,), trainer_controllers, create_runtimes, OTHER_POD_GROUPS)
+
+
 class KubeOperator:
     """`run()` until cancelled. `kube` is a client of its own: its requests do not queue behind users'."""
 
-    def __init__(self, kube: Kube, process: str, times: OperatorTimes | None = None) -> None:
+    def __init__(self, kube: Kube, process: str, times: OperatorTimes | None = None, part: Part = V1_JOBS) -> None:
         """`process` identifies this process among all others."""
-        self._kube, self._times = kube, times or OperatorTimes()
+        self._kube, self._times, self._part = kube, times or OperatorTimes(), part
         self._probe = process.rsplit("_", 1)[-1].lower()
         self._is_alone = False
         """No other operator was there when this process last looked, possibly in an earlier term."""
-        self.election = LeaderElection(kube, OPERATOR_LEASE, process, self._times.lease)
+        self._told = ""
+        """The reason to wait that was logged last."""
+        self.election = LeaderElection(kube, part.lease, process, self._times.lease)
 
     async def refuse_second(self) -> None:
-        """Raises Conflict where Kubeflow's operator works: two on one job would undo each other's writes."""
-        if found := await find_kubeflow_operator(self._kube, self._probe, START_PATIENCE_S):
+        """Raises Conflict where the cluster's own operator works: two on one job would undo each other's writes."""
+        rival = self._part.rival
+        if found := await rival.find(self._kube, self._probe, START_PATIENCE_S):
             raise Conflict(
-                f"the cluster has Kubeflow's training operator ({found}), and two operators on one job would fight:"
+                f"the cluster has {rival.title} ({found}), and two operators on one job would fight:"
                 " leave out --operator own, or remove that one first"
             )
 
     async def run(self) -> None:
-        """Take part in the election, and act on jobs while this process leads and Kubeflow's operator is absent."""
+        """Take part in the election, and act on jobs while this process leads and the cluster's own operator is absent."""
         await supervise("the job operators", self._run_elected)
 
     async def _run_elected(self) -> None:
         await self.election.run(self._lead)
 
     async def _lead(self) -> None:
-        """One term: act while Kubeflow's operator is absent, and keep looking for it. If it was absent in an earlier term, act at once and
-        look at the same time: jobs have already waited."""
+        """One term: act while the cluster's own operator is absent, and keep looking for it. If it was absent in an earlier term, act at once
+        and look at the same time: jobs have already waited."""
         while True:
             was_alone = self._is_alone
-            if not was_alone and (found := await self._look()):
-                log.warning("Kubeflow's training operator has the jobs (%s): rowlock's operators wait", found)
-                await asyncio.sleep(self._times.look_interval)
+            if not was_alone and (why := await self._reason_to_wait()):
+                await self._wait(why)
                 continue
             self._is_alone = True
             pause = 0.0 if was_alone else self._times.look_interval
@@ -111,15 +143,33 @@ class KubeOperator:
                     self._is_alone = False
                     return
             except ApiError as error:
-                log.warning("it is not known whether Kubeflow's operator has come: %s", error.message)
+                log.warning("it is not known whether %s has come: %s", self._part.rival.title, error.message)
             pause = self._times.look_interval
 
+    async def _reason_to_wait(self) -> str:
+        """Why the operators cannot act now; "" if they can."""
+        if len(absent := await missing_kinds(self._kube, self._part.kinds)) == len(self._part.kinds):
+            return f"the cluster does not serve {', '.join(kind.resource for kind in absent)}: {KINDS_REMEDY}"
+        found = await self._look()
+        return f"{self._part.rival.title} has the jobs ({found}): rowlock's operators wait" if found else ""
+
+    async def _wait(self, why: str) -> None:
+        """Wait until it is time to look again; log the reason where it is another one than before."""
+        if why != self._told:
+            log.warning("%s", why)
+        self._told = why
+        await asyncio.sleep(self._times.look_interval)
+
     async def _look(self) -> str:
-        return await find_kubeflow_operator(self._kube, self._probe, self._times.patience)
+        return await self._part.rival.find(self._kube, self._probe, self._times.patience)
 
     async def _act(self) -> None:
         """Run the operators with a new cache, so that all state is read again."""
-        operators = [CheckedJobController(kind) for kind in await self._served_kinds()]
+        part, self._told = self._part, ""
+        await part.prepare(self._kube)
+        wanted = (*part.kinds, *part.more_kinds)
+        absent = await missing_kinds(self._kube, wanted)
+        operators = part.controllers([kind for kind in wanted if kind not in absent])
         followed = tuple(dict.fromkeys(kind for operator in operators for kind in operator.kinds))
         cache = Cache(self._kube, followed)
         client = OperatorClient(self._kube, cache)
@@ -127,7 +177,3 @@ class KubeOperator:
             tasks.create_task(cache.run())
             await cache.synced.wait()
             await controllers.run(client, cache.view, operators, cache.changes())
-
-    async def _served_kinds(self) -> list[Kind]:
-        absent = await missing_kinds(self._kube, JOBS)
-        return [kind for kind in JOBS if kind not in absent]

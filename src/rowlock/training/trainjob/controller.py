@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 from rowlock.api import NOTHING, Change, Create, Decision, Delete, DeleteOptions, Record, Update, View, Write
@@ -49,13 +49,16 @@ _LONGEST = 950
 
 
 class TrainJobController:
-    """Creates the JobSets of TrainJobs. It keeps no state. `make_key` returns a new (private, public) SSH key."""
+    """Creates the JobSets of TrainJobs. It keeps no state. `make_key` returns a new (private, public) SSH key; `pod_groups`: the kinds of
+    PodGroups that the cluster serves."""
 
     name = "trainjob-controller"
     kinds: tuple[Kind, ...] = (TRAIN_JOB, JOB_SET, CONFIG_MAP, SECRET, *OTHER_POD_GROUPS)
 
-    def __init__(self, make_key: Callable[[], tuple[str, str]] = make_key_pair) -> None:
-        self._make_key = make_key
+    def __init__(
+        self, make_key: Callable[[], tuple[str, str]] = make_key_pair, pod_groups: Sequence[Kind] = OTHER_POD_GROUPS
+    ) -> None:
+        self._make_key, self._pod_groups = make_key, frozenset(pod_groups)
 
     def keys(self, view: View, change: Change) -> Iterable[Key]:
         """The TrainJob itself, the one that owns the changed object, and the one with a JobSet's name."""
@@ -94,7 +97,7 @@ class TrainJobController:
         """Create missing objects; while the job or its JobSet is suspended, also update the JobSet."""
         snapshot = view.get(CONFIG_MAP, namespace(trainjob), snapshot_name(trainjob))
         is_settled = jobset is not None and not (is_suspended(trainjob) or is_suspended(jobset))
-        if snapshot is not None and is_settled and not _misses_parts(view, trainjob, jobset):
+        if snapshot is not None and is_settled and not _misses_parts(view, trainjob, jobset, self._pod_groups):
             return
         runtime = runtime_of(trainjob, _finder(view)) if snapshot is None else read_snapshot(trainjob, snapshot)
         if runtime is None:
@@ -110,6 +113,8 @@ class TrainJobController:
                     yield Create(kind, make(plan), refused)
         marks = annotations_of(wanted)
         for kind, obj in make_pod_groups(plan, dig(runtime, "spec.podGroupPolicy", {}), marks):
+            if kind not in self._pod_groups:
+                continue
             known = view.get(kind, namespace(obj), name(obj))
             if known is None:
                 yield Create(kind, obj, refused)
@@ -147,9 +152,10 @@ def _finder(view: View) -> Find:
     return lambda kind, space, wanted: view.get(kinds[kind], space, wanted)
 
 
-def _misses_parts(view: View, trainjob: Object, jobset: Object | None) -> bool:
-    """Whether the PodGroup that the pods name is missing, or the key or hostfile of an MPI job."""
-    if any(view.get(kind, namespace(trainjob), name(trainjob)) is None for kind in named_groups(jobset)):
+def _misses_parts(view: View, trainjob: Object, jobset: Object | None, pod_groups: Collection[Kind]) -> bool:
+    """Whether the PodGroup that the pods name is missing, or the key or hostfile of an MPI job. `pod_groups`: the kinds that are served."""
+    groups = (kind for kind in named_groups(jobset) if kind in pod_groups)
+    if any(view.get(kind, namespace(trainjob), name(trainjob)) is None for kind in groups):
         return True
     jobs = dig(jobset, "spec.replicatedJobs", None) or ()
     volumes = {v.get("name") for job in jobs for v in dig(job, "template.spec.template.spec.volumes", None) or ()}

@@ -1,0 +1,124 @@
+"""The controllers of JobSets and TrainJobs for a cluster without webhooks: they fill in and check what the webhooks would have.
+
+For an object that a webhook would refuse they write an Event with its words, and do nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from rowlock.api import NOTHING, Api, Change, Decision, Record, View, WriteOptions
+from rowlock.errors import AlreadyExists, ApiError, NotFound
+from rowlock.kinds import (
+    CLUSTER_TRAINING_RUNTIME,
+    CONFIG_MAP,
+    JOB_SET,
+    OTHER_POD_GROUPS,
+    TRAIN_JOB,
+    TRAINING_RUNTIME,
+    Kind,
+)
+from rowlock.kube_operator.presence import PROBE_LABEL
+from rowlock.objects import Key, Object, dig, is_controlled_by, key, labels, namespace, uid
+from rowlock.objects import annotations as annotations_of
+from rowlock.training.admission.jobset import default_jobset
+from rowlock.training.jobset.controller import JobSetController
+from rowlock.training.jobset.pod_webhook import EXCLUSIVE_KEY
+from rowlock.training.trainjob.admission import runtime_of
+from rowlock.training.trainjob.controller import TrainJobController
+from rowlock.training.trainjob.runtimes import shipped_runtimes
+from rowlock.training.trainjob.snapshot import snapshot_name
+from rowlock.webhooks.trainer_webhooks import TrainerWebhooks
+
+EVENT_SOURCE = "rowlock-operator"
+_WEBHOOKS = TrainerWebhooks()
+_RUNTIMES = (TRAINING_RUNTIME, CLUSTER_TRAINING_RUNTIME)
+_EXCLUSIVE = (
+    f"the annotation {EXCLUSIVE_KEY} needs the pod webhook of JobSet, which rowlock does not run on a cluster:"
+    " install JobSet, or place the pods with nodeSelector or affinity"
+)
+
+
+class CheckedJobSetController(JobSetController):
+    """A `JobSetController` for sets that no webhook has seen."""
+
+    def decide(self, view: View, key: Key, now: float) -> Decision:
+        stored = view.get(JOB_SET, key.namespace, key.name)
+        if stored is None or PROBE_LABEL in labels(stored):
+            return NOTHING
+        if why := _refusal(JOB_SET, stored, view) or _missing_feature(stored):
+            return _refuse(stored, "InvalidJobSet", f"the set cannot run: {why}")
+        return self.decide_about(view, default_jobset(stored), now)
+
+
+class CheckedTrainJobController(TrainJobController):
+    """A `TrainJobController` for jobs that no webhook has seen. A job waits, with an Event, until its runtime exists."""
+
+    kinds: tuple[Kind, ...] = (*TrainJobController.kinds, *_RUNTIMES)
+
+    def keys(self, view: View, change: Change) -> Iterable[Key]:
+        """As for the webhook-checked ones; a runtime concerns the jobs that refer to it and have not begun."""
+        if change.kind not in _RUNTIMES:
+            return super().keys(view, change)
+        wanted, space = str(dig(change.object, "metadata.name")), namespace(change.object)
+        waiting = (one for one in view.all(TRAIN_JOB, space) if not _has_begun(view, one))
+        return [key(one) for one in waiting if dig(one, "spec.runtimeRef.name", "") == wanted]
+
+    def decide(self, view: View, key: Key, now: float) -> Decision:
+        trainjob = view.get(TRAIN_JOB, key.namespace, key.name)
+        if trainjob is None or PROBE_LABEL in labels(trainjob):
+            return NOTHING
+        if not _has_begun(view, trainjob) and (why := _refusal(TRAIN_JOB, trainjob, view)):
+            return _refuse(trainjob, "InvalidTrainJob", f"the job cannot run: {why}")
+        return super().decide(view, key, now)
+
+
+def jobset_controllers(served: Sequence[Kind]) -> list[CheckedJobSetController]:
+    """The controllers of sets, where the cluster serves them."""
+    return [CheckedJobSetController()] if JOB_SET in served else []
+
+
+def trainer_controllers(served: Sequence[Kind]) -> list[CheckedTrainJobController]:
+    """The controllers of TrainJobs, where the cluster serves them. PodGroups are made of the kinds that the cluster has."""
+    groups = tuple(kind for kind in OTHER_POD_GROUPS if kind in served)
+    return [CheckedTrainJobController(pod_groups=groups)] if TRAIN_JOB in served else []
+
+
+async def create_runtimes(api: Api) -> None:
+    """Create the runtimes that Kubeflow Trainer ships, unless objects of their names exist. Raises ApiError."""
+    for runtime in shipped_runtimes():
+        try:
+            await api.create(CLUSTER_TRAINING_RUNTIME, runtime)
+        except AlreadyExists:
+            pass  # users may have edited it
+        except NotFound:
+            return  # the cluster has TrainJobs and none of their runtimes
+
+
+def _has_begun(view: View, trainjob: Object) -> bool:
+    """Whether the job has its JobSet or a snapshot of its runtime: from then on the runtime may go."""
+    jobset = view.get(JOB_SET, *key(trainjob))
+    snapshot = view.get(CONFIG_MAP, namespace(trainjob), snapshot_name(trainjob))
+    return snapshot is not None or (jobset is not None and is_controlled_by(jobset, uid(trainjob)))
+
+
+def _refusal(kind: Kind, obj: Object, view: View) -> str:
+    """Why the webhooks of the kind would refuse a new object, in their words, also for a malformed one; "" when it is valid."""
+    try:
+        admitted = _WEBHOOKS.fill_defaults(kind, None, obj, 0.0)
+        _WEBHOOKS.review(kind, None, admitted, WriteOptions(warnings=[]), view)
+    except ApiError as error:
+        return error.message.partition("denied the request: ")[2] or error.message
+    except (TypeError, ValueError, KeyError, AttributeError) as error:
+        return f"its spec is not one of a {kind.name} ({type(error).__name__}: {error})"
+    return ""
+
+
+def _missing_feature(jobset: Object) -> str:
+    jobs = dig(jobset, "spec.replicatedJobs", None) or ()
+    marks = [annotations_of(jobset), *(dig(job, "template.metadata.annotations", None) or {} for job in jobs)]
+    return _EXCLUSIVE if any(EXCLUSIVE_KEY in each for each in marks) else ""
+
+
+def _refuse(obj: Object, reason: str, message: str) -> Decision:
+    return Decision((Record(obj, "Warning", reason, message, EVENT_SOURCE),))
