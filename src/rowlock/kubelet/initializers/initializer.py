@@ -3,12 +3,16 @@
     STORAGE_URI=… python -m rowlock.kubelet.initializers.initializer dataset|model
 
 It fetches what STORAGE_URI names to /workspace/dataset or /workspace/model, as Trainer's own programs do: `hf://` with
-`huggingface_hub`, if that is installed. `file:///DIRECTORY` is a directory or a file of this machine, which needs no network.
+`huggingface_hub`, if that is installed, else from the cache of Hugging Face on this machine. `file:///DIRECTORY` is a directory or a file of
+this machine. The last two need no network.
 """
 
 import os
+import re
 import shutil
 import sys
+from collections.abc import Mapping
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -19,6 +23,7 @@ _MODEL_FILES = ("*.json", "*.safetensors", "*.model", "*.txt")
 _UNWANTED = "*.msgpack,*.h5,*.bin,.pt,.pth"
 """Patterns that are left out of a model, unless IGNORE_PATTERNS is set."""
 _LOCAL = "without a network, put it on this machine and set storageUri to file:///DIRECTORY"
+_REVISION = re.compile(r"[0-9a-f]{40}")
 
 
 class CannotInitialize(Exception):
@@ -31,7 +36,7 @@ def initialize(what: str, uri: str, target: Path) -> str:
     if parts.scheme == "file":
         return _copy_local(uri, Path(unquote(parts.path)), target)
     if parts.scheme == "hf":
-        return _download(what, uri, f"{parts.netloc}{parts.path}".strip("/"), target)
+        return _fetch(what, uri, f"{parts.netloc}{parts.path}".strip("/"), target)
     known = "hf://OWNER/NAME and file:///DIRECTORY"
     raise CannotInitialize(f"STORAGE_URI is {uri!r}, and what stands for Trainer's initializers here knows {known}")
 
@@ -48,28 +53,62 @@ def _copy_local(uri: str, source: Path, target: Path) -> str:
     return f"copied {source} to {target}"
 
 
-def _download(what: str, uri: str, repository: str, target: Path) -> str:
+def _fetch(what: str, uri: str, repository: str, target: Path) -> str:
+    """Downloads a repository, or copies it from the cache of this machine where that cannot be done."""
+    if repository.count("/") != 1:
+        raise CannotInitialize(f"STORAGE_URI is {uri!r}, and a repository is hf://OWNER/NAME")
+    unwanted = os.environ.get("IGNORE_PATTERNS", _UNWANTED if what == "model" else "")
+    wanted = list(_MODEL_FILES if what == "model" else _DATA_FILES)
+    ignored = [pattern.strip() for pattern in unwanted.split(",") if pattern.strip()]
+    try:
+        _download(what, repository, target, {"allow_patterns": wanted, "ignore_patterns": ignored})
+    except CannotInitialize as problem:
+        if (found := find_cached(what, repository, os.environ)) is None:
+            raise CannotInitialize(f"{uri} {problem}, and it is not in the cache of this machine; {_LOCAL}") from None
+        return _copy_cached(found, target, wanted, ignored) + f" ({uri} {problem})"
+    return f"downloaded {uri} to {target}"
+
+
+def _download(what: str, repository: str, target: Path, patterns: dict[str, list[str]]) -> None:
+    """Raises CannotInitialize with the end of a sentence about the repository."""
     try:
         import huggingface_hub
     except ImportError:
         raise CannotInitialize(
-            f"{uri} needs huggingface_hub, which the Python of rowlock has not: `pip install huggingface_hub`; or, {_LOCAL}"
+            "needs huggingface_hub, which the Python of rowlock has not: `pip install huggingface_hub`"
         ) from None
-    if repository.count("/") != 1:
-        raise CannotInitialize(f"STORAGE_URI is {uri!r}, and a repository is hf://OWNER/NAME")
-    unwanted = os.environ.get("IGNORE_PATTERNS", _UNWANTED if what == "model" else "")
-    wishes: dict[str, Any] = {
-        "repo_type": what,
-        "allow_patterns": list(_MODEL_FILES if what == "model" else _DATA_FILES),
-        "ignore_patterns": [pattern.strip() for pattern in unwanted.split(",") if pattern.strip()],
-        "token": os.environ.get("ACCESS_TOKEN") or None,
-    }
+    wishes: dict[str, Any] = {"repo_type": what, "token": os.environ.get("ACCESS_TOKEN") or None, **patterns}
     try:
         huggingface_hub.snapshot_download(repository, local_dir=str(target), **wishes)
     except Exception as error:  # noqa: BLE001 - of any of the libraries below it
-        first = (str(error).strip().splitlines() or [""])[0]
-        raise CannotInitialize(f"{uri} cannot be downloaded: {type(error).__name__}: {first}; {_LOCAL}") from None
-    return f"downloaded {uri} to {target}"
+        first = (str(error).strip().splitlines() or [""])[0].rstrip(".")
+        raise CannotInitialize(f"cannot be downloaded: {type(error).__name__}: {first}") from None
+
+
+def find_cached(what: str, repository: str, env: Mapping[str, str]) -> Path | None:
+    """The directory of a repository's main revision in the cache of Hugging Face, which all of its libraries share; None if it has none."""
+    home = env.get("HF_HOME") or f"{env.get('XDG_CACHE_HOME') or Path.home() / '.cache'}/huggingface"
+    cached = Path(env.get("HF_HUB_CACHE") or f"{home}/hub") / f"{what}s--{repository.replace('/', '--')}"
+    try:
+        revision = (cached / "refs" / "main").read_text().strip()
+    except OSError:
+        return None
+    snapshot = cached / "snapshots" / revision
+    return snapshot if _REVISION.fullmatch(revision) and snapshot.is_dir() else None
+
+
+def _copy_cached(snapshot: Path, target: Path, wanted: list[str], ignored: list[str]) -> str:
+    """The files of a snapshot that a download would bring. They are links to the cache: their contents are copied."""
+    count = 0
+    for source in sorted(one for one in snapshot.rglob("*") if one.is_file()):
+        path = source.relative_to(snapshot)
+        if not any(fnmatch(str(path), one) for one in wanted) or any(fnmatch(str(path), one) for one in ignored):
+            continue
+        _copy_local(str(path), source, (target / path).parent)
+        count += 1
+    if not count:
+        raise CannotInitialize(f"{snapshot} has no file that fits {', '.join(wanted)}")
+    return f"copied {count} files of {snapshot}, the cache of this machine, to {target}"
 
 
 def is_mounted(path: str, mounts: str) -> bool:
