@@ -11,7 +11,7 @@ from rowlock.workloads import projects, submission
 from rowlock.workloads.compute import pod_gpus
 from rowlock.workloads.objects import Submitter, to_job
 from rowlock.workloads.phase import pod_status, workload_status
-from rowlock.workloads.runai_json import completed_at
+from rowlock.workloads.runai_json import completed_at, is_preemptible, priority_class
 
 T = "2026-01-01T00:00:0{}Z"
 GROUP: dict[str, Any] = {"status": {}}
@@ -235,3 +235,24 @@ def test_a_failure_without_a_time_has_no_time() -> None:
     assert completed_at(failed) is None
     assert completed_at(job("Failed")) == T.format(2)
     assert completed_at(job("Running")) is None
+
+
+@pytest.mark.parametrize(
+    ("label", "template", "shown"),
+    [
+        ("", {}, ("low", True)),
+        ("build", {"spec": {"priorityClassName": "train"}}, ("build", False)),
+        (
+            "",
+            {"metadata": {"labels": {"priorityClassName": "high"}}, "spec": {"priorityClassName": "train"}},
+            ("high", False),
+        ),
+        ("", {"spec": {"priorityClassName": "inference"}}, ("inference", False)),
+    ],
+)
+def test_the_priority_is_read_where_the_scheduler_reads_it(
+    label: str, template: dict[str, Any], shown: tuple[str, bool]
+) -> None:
+    metadata = {"name": "j", "namespace": "n", "labels": {"priorityClassName": label} if label else {}}
+    made = {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": {"template": template}}
+    assert (priority_class(made), is_preemptible(made)) == shown

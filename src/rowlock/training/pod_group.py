@@ -25,6 +25,7 @@ from rowlock.objects import (
     meta,
     name,
     owner_reference,
+    uid,
 )
 from rowlock.objects import annotations as annotations_of
 from rowlock.objects import namespace as namespace_of
@@ -144,9 +145,15 @@ def wishes_of(job: Job) -> dict[str, str]:
 
 def group_of(job: Job, spec: Object) -> Object:
     """The PodGroup of a job, as KAI's pod-grouper creates it, but with the job as controller, by which pods find it."""
-    kind = job.framework.kind
-    owner = f"name: {job.name}\nuid: {job.uid}\ngroup: {kind.group}\nversion: {kind.version}\nkind: {kind.name}\n"
-    return make_group(job.object, group_name(job), spec, {OWNER_ANNOTATION: owner, **wishes_of(job)})
+    return make_group(
+        job.object, group_name(job), spec, {**top_owner_note(job.framework.kind, job.object), **wishes_of(job)}
+    )
+
+
+def top_owner_note(kind: Kind, job: Object) -> dict[str, str]:
+    """The annotation of a PodGroup that names the workload which its pods belong to, as KAI's pod-grouper writes it."""
+    lines = {"name": name(job), "uid": uid(job), "group": kind.group, "version": kind.version, "kind": kind.name}
+    return {OWNER_ANNOTATION: "".join(f"{key}: {value}\n" for key, value in lines.items())}
 
 
 def make_group(owner: Object, group: str, spec: Object, annotations: Mapping[str, str]) -> Object:

@@ -116,7 +116,13 @@ def node_pool_name(job: Object) -> str:
 
 
 def priority_class(job: Object) -> str:
-    return objects.labels(job).get("priorityClassName") or "low"
+    """The priority class by the label of the job or its pods, else by its pod templates, as the scheduler reads it."""
+    if found := objects.labels(job).get("priorityClassName"):
+        return str(found)
+    templates = [template for template, _ in pod_templates(job)]
+    names = [objects.labels(one).get("priorityClassName") for one in templates]
+    names += [objects.dig(one, "spec.priorityClassName", "") for one in templates]
+    return next((str(one) for one in names if one), "low")
 
 
 def is_preemptible(job: Object) -> bool:

@@ -154,7 +154,7 @@ def shrink_gang(gang: Gang, kind: tuple[str, Shape], count: int) -> Gang:
 
 def _title(gang: Gang) -> str:
     """The gang's name for messages: the job's name if a job owns it."""
-    return f"{gang.namespace}/{gang.owner[2]}" if gang.owner[2] else gang.display_name
+    return f"{gang.namespace}/{gang.owner[2]}" if gang.owner[2] and not gang.bare else gang.display_name
 
 
 def _explanation_text(explanation: Explanation) -> str:

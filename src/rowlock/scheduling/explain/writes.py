@@ -40,8 +40,9 @@ def group_reference(gang: Gang) -> Object:
 
 
 def event_targets(gang: Gang) -> Iterator[Object]:
-    """The objects that get events about the gang: its PodGroup and its job."""
-    yield group_reference(gang)
+    """The objects that get events about the gang: its PodGroup and its job; of a pod without a group, its Job."""
+    if not gang.bare:
+        yield group_reference(gang)
     version, kind, name, uid = gang.owner
     if kind:
         yield object_reference(kind, version, gang.namespace, name, uid)
@@ -112,7 +113,7 @@ def eviction_writes(
         victim = pod_reference(eviction.namespace, eviction.pod, eviction.uid)
         yield api.Record(victim, "Normal", "Preempted" if eviction.action == "preempt" else "Evict", text, source)
         gang = session.gangs.get(eviction.gang)
-        if gang is not None and not gang.gang.bare:
+        if gang is not None:
             for target in event_targets(gang.gang):
                 yield api.Record(target, "Normal", "Evict", text, source)
 

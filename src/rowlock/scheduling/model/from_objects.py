@@ -38,6 +38,7 @@ FINISHED_ANNOTATION = "rowlock.dev/finished"
 RETIRED_ANNOTATION = "rowlock.dev/retired"
 """Set on a node that is no longer part of the cluster's configuration: `true` if we cordoned it, `cordoned` if a user already had."""
 POD_GROUP_ANNOTATION = "pod-group-name"
+TOP_OWNER_ANNOTATION = "kai.scheduler/top-owner-metadata"
 SUBGROUP_LABEL = "kai.scheduler/subgroup-name"
 QUEUE_LABELS = ("kai.scheduler/queue", "runai/queue")
 NAMESPACE_QUEUE_LABEL = "runai/queue"
@@ -243,6 +244,7 @@ def bare_pod_gang(
         preemptible=is_preemptible(labels(pod).get("kai.scheduler/preemptibility", ""), priority),
         created=created,
         bare=True,
+        owner=_fields_of(owner) if (owner := controller_of(pod) or {}).get("kind") == "Job" else ("", "", "", ""),
         foreign=identity.is_foreign(pod),
         started=seconds(dig(pod, "status.startTime")),
         delay=quantity.parse_duration(annotations(pod).get(_PREEMPTION_DELAY)) or 0.0,
@@ -272,7 +274,6 @@ def pod_group_gang(
         tasks = tuple(replace(t, shape=replace(t.shape, unsupported=text)) for t in tasks)
     if pool := pod_requests.node_pool(group):  # a gang is in one pool: its label applies to all its pods
         tasks = tuple(replace(t, shape=replace(t.shape, pool=pool)) for t in tasks)
-    owner = controller_of(group) or {}
     return Gang(
         namespace=namespace(group),
         name=name(group),
@@ -288,17 +289,28 @@ def pod_group_gang(
         stale=seconds(dig(group, "status.staleSince") or group_annotations.get(STALE_ANNOTATION)),
         verdict=str(dig(group, "status.explanation.message") or ""),
         delay=quantity.parse_duration(group_annotations.get(_PREEMPTION_DELAY)) or 0.0,
-        owner=(
-            str(owner.get("apiVersion", "")),
-            str(owner.get("kind", "")),
-            str(owner.get("name", "")),
-            str(owner.get("uid", "")),
-        ),
+        owner=_workload_of(group),
         grace=quantity.parse_duration(spec.get("stalenessGracePeriod") or group_annotations.get(_STALENESS_GRACE)),
         lasts=quantity.parse_duration(group_annotations.get(MAX_RUNTIME_ANNOTATION)) or 0.0,
         required=str(dig(spec, "topologyConstraint.requiredTopologyLevel") or ""),
         preferred=str(dig(spec, "topologyConstraint.preferredTopologyLevel") or ""),
     )
+
+
+def _workload_of(group: Object) -> tuple[str, str, str, str]:
+    """(apiVersion, kind, name, uid) of the workload that a PodGroup belongs to: its controller; of a JobSet's group the top owner, if it is
+    noted, which is the TrainJob of that set."""
+    owner = controller_of(group) or {}
+    if owner.get("kind") == "JobSet" and (note := annotations(group).get(TOP_OWNER_ANNOTATION)):
+        top = dict(line.split(": ", 1) for line in note.splitlines() if ": " in line)
+        if top.keys() >= {"group", "version", "kind", "name", "uid"}:
+            return f"{top['group']}/{top['version']}", top["kind"], top["name"], top["uid"]
+    return _fields_of(owner)
+
+
+def _fields_of(owner: Mapping[str, Any]) -> tuple[str, str, str, str]:
+    version, kind, own_name, own_uid = (str(owner.get(field, "")) for field in ("apiVersion", "kind", "name", "uid"))
+    return version, kind, own_name, own_uid
 
 
 def _parse_pod_sets(spec: Mapping[str, Any]) -> tuple[PodSet, ...]:

@@ -34,6 +34,7 @@ from rowlock.training.pod_group import (
     follow,
     make_group,
     placement_spec,
+    top_owner_note,
 )
 
 GROUP_ANNOTATION = "pod-group-name"
@@ -103,6 +104,7 @@ class JobSetGroupController:
         marks = {k: v for one in reversed(sources) for k, v in annotations_of(one).items()}
         spec = placement_spec(label_sets, templates, marks, view.get(NAMESPACE, "", namespace(jobset)), classes)
         passed = {note: marks[note] for note in (*PASSED_ANNOTATIONS, MAX_RUNTIME_ANNOTATION) if marks.get(note)}
+        passed |= top_owner_note(JOB_SET if trainjob is None else TRAIN_JOB, sources[0])
         for group, count in gangs_of(jobset).items():
             yield from _write(view, jobset, group, {**spec, "minMember": count}, passed)
 
