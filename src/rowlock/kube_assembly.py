@@ -56,7 +56,7 @@ from rowlock.kube_evidence.failed_jobs import FailedJobs
 from rowlock.kube_evidence.log_collector import LogCollector, read_kept_log
 from rowlock.kube_evidence.rank_failures import KubeDiagnostics
 from rowlock.kube_evidence.rank_observer import RankObserver
-from rowlock.kube_operator.operator import JOB_SETS, TRAIN_JOBS, KubeOperator
+from rowlock.kube_operator.operator import GANGS_OF_JOB_SETS, JOB_SETS, TRAIN_JOBS, KubeOperator
 from rowlock.kube_scheduler import KubeScheduler, ensure_system_namespace, process_name
 from rowlock.kube_users import KubeUsers
 from rowlock.metrics.exposition import MetricSources, render_metrics
@@ -107,7 +107,7 @@ class KubeServer(Server):
             token = server_files.ensure_token(self.data_dir / "token")
             clients: list[Kube] = []
             scheduler = await self._make_scheduler(stack, clients) if dialect is OWN else None
-            operators = await self._make_operators(stack, clients) if self.options.operator == "own" else []
+            operators = await self._make_operators(stack, clients, dialect) if self.options.operator == "own" else []
             users = KubeUsers.connect(
                 kube, self._kubeconfig, self.options.context, token, _LIMITS, owner_loopback_only=bool(bind)
             )
@@ -206,7 +206,7 @@ class KubeServer(Server):
         clients.append(await self._connect_with_rights(stack, SCHEDULER_RULES, *lack))
         return KubeScheduler(clients[-1])
 
-    async def _make_operators(self, stack: AsyncExitStack, clients: list[Kube]) -> list[KubeOperator]:
+    async def _make_operators(self, stack: AsyncExitStack, clients: list[Kube], dialect: Dialect) -> list[KubeOperator]:
         """rowlock's job operators; without those of JobSets and TrainJobs if the rights for them are missing. Raises Forbidden, with the
         missing rights, and Conflict if Kubeflow's training operator is there."""
         lack = ("the job operators do", "`rowlock manifests --operator own`", "--operator own")
@@ -215,7 +215,8 @@ class KubeServer(Server):
         operators = [KubeOperator(clients[-1], process)]
         await operators[0].refuse_second()
         if not await missing_rights(clients[-1], TRAINER_RULES):
-            operators += [KubeOperator(clients[-1], process, part=part) for part in (JOB_SETS, TRAIN_JOBS)]
+            sets = GANGS_OF_JOB_SETS if dialect is OWN else JOB_SETS
+            operators += [KubeOperator(clients[-1], process, part=part) for part in (sets, TRAIN_JOBS)]
         return operators
 
     async def _connect_with_rights(

@@ -301,6 +301,36 @@ def test_sets_and_trainjobs_run_without_their_controllers(served: Cluster, bare:
 
 
 @pytest.mark.real
+def test_a_set_is_a_gang_of_rowlocks_scheduler(bare: Path, tmp_path: Path) -> None:
+    """Two nodes of four GPUs: of nine pods none starts, and eight of another set do."""
+    admin = Path((bare.parent / "admin").read_text())
+    with lent(tmp_path) as made:
+        made.up("--kubeconfig", str(bare), "--operator", "own", "--scheduler", "own")
+
+        def create(called: str, pods: int) -> None:
+            container = {"name": "main", "image": "nothing:1", "resources": {"limits": {"nvidia.com/gpu": "1"}}}
+            pod = {
+                "metadata": {"labels": {"app": called}},
+                "spec": {"schedulerName": "rowlock-scheduler", "containers": [container]},
+            }
+            job = {"name": "w", "template": {"spec": {"parallelism": pods, "completions": pods, "template": pod}}}
+            head = {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": {"name": called}}
+            (tmp_path / "set.json").write_text(json.dumps({**head, "spec": {"replicatedJobs": [job]}}))
+            kubectl(admin, "create", "-f", str(tmp_path / "set.json"))
+
+        def phases(called: str) -> list[str]:
+            pods = json.loads(kubectl(admin, "get", "pods", "-l", f"app={called}", "-o", "json"))["items"]
+            return [pod["status"].get("phase", "") for pod in pods]
+
+        create("nine", 9)
+        made.until(lambda: phases("nine") == ["Pending"] * 9, "its pods are there", 60)
+        create("eight", 8)
+        made.until(lambda: phases("eight") == ["Running"] * 8, made.last_words, 90)
+        assert phases("nine") == ["Pending"] * 9
+        kubectl(admin, "delete", "jobset", "nine", "eight")
+
+
+@pytest.mark.real
 def test_who_loses_the_lease_while_it_works_stops_and_goes_on_when_it_is_free(
     served: Cluster, bare: Path, tmp_path: Path
 ) -> None:

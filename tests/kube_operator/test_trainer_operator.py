@@ -18,6 +18,7 @@ from rowlock.kube_operator.trainer_controllers import (
     CheckedJobSetController,
     CheckedTrainJobController,
     create_runtimes,
+    jobset_gang_controllers,
     trainer_controllers,
 )
 from rowlock.objects import Key, Object, name
@@ -271,3 +272,30 @@ def test_the_definitions_fit_what_kubectl_can_apply() -> None:
     spec = version["schema"]["openAPIV3Schema"]["properties"]["spec"]
     assert spec["properties"]["runtimeRef"]["properties"]["kind"]["default"] == "ClusterTrainingRuntime"
     assert "subresources" not in made["clustertrainingruntimes.trainer.kubeflow.org"]["spec"]["versions"][0]
+
+
+def test_pods_that_rowlocks_scheduler_places_are_a_gang() -> None:
+    """Of any other scheduler they are none of ours, and no webhook names the PodGroup in the pods."""
+
+    async def play(scheduler: str) -> tuple[list[int], list[str]]:
+        store = await store_with_namespaces()
+        obj = jobset()
+        pod_spec = obj["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
+        pod_spec["schedulerName"] = scheduler
+        await store.create(JOB_SET, obj)
+        made = [
+            write.object
+            for controller in jobset_gang_controllers([JOB_SET])
+            for write in controller.decide(store.view, Key(SPACE, "js"), 1.0).writes
+            if isinstance(write, Create)
+        ]
+        await store.close()
+        groups = {name(group): group["spec"]["minMember"] for group in made if group["kind"] == "PodGroup"}
+        templates = [job["spec"]["template"]["metadata"]["annotations"] for job in made if job["kind"] == "Job"]
+        named = [marks["pod-group-name"] for marks in templates if "pod-group-name" in marks]
+        assert set(named) == set(groups)
+        return list(groups.values()), named
+
+    sizes, named = asyncio.run(play("rowlock-scheduler"))
+    assert sizes == [2] and len(named) == 2
+    assert asyncio.run(play("default-scheduler")) == ([], [])

@@ -25,7 +25,12 @@ from rowlock.kube.leader_election import LeaderElection, LeaseTimes
 from rowlock.kube.rights import JOBSET_LEASE, OPERATOR_LEASE, TRAINER_LEASE
 from rowlock.kube_operator.client import OperatorClient
 from rowlock.kube_operator.presence import JOBSET_CONTROLLER, PROBE_LABEL, TRAINER, TRAINING_OPERATOR, Rival
-from rowlock.kube_operator.trainer_controllers import create_runtimes, jobset_controllers, trainer_controllers
+from rowlock.kube_operator.trainer_controllers import (
+    create_runtimes,
+    jobset_controllers,
+    jobset_gang_controllers,
+    trainer_controllers,
+)
 from rowlock.objects import Key, Object, labels
 from rowlock.training.admission.webhooks import review_job
 from rowlock.training.controller import JobController
@@ -91,6 +96,8 @@ class Part:
 
 V1_JOBS = Part(TRAINING_OPERATOR, OPERATOR_LEASE, JOBS, _training_controllers)
 JOB_SETS = Part(JOBSET_CONTROLLER, JOBSET_LEASE, (JOB_SET,), jobset_controllers)
+GANGS_OF_JOB_SETS = Part(JOBSET_CONTROLLER, JOBSET_LEASE, (JOB_SET,), jobset_gang_controllers)
+"""With PodGroups for rowlock's scheduler, whose rights it needs."""
 TRAIN_JOBS = Part(TRAINER, TRAINER_LEASE, (TRAIN_JOB,), trainer_controllers, create_runtimes, OTHER_POD_GROUPS)
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from rowlock.api import NOTHING, Api, Change, Decision, Record, View, WriteOptions
+from rowlock.api import NOTHING, Api, Change, Controller, Decision, Record, View, WriteOptions
 from rowlock.errors import AlreadyExists, ApiError, NotFound
 from rowlock.kinds import (
     CLUSTER_TRAINING_RUNTIME,
@@ -19,10 +19,12 @@ from rowlock.kinds import (
     Kind,
 )
 from rowlock.kube_operator.presence import PROBE_LABEL
-from rowlock.objects import Key, Object, dig, is_controlled_by, key, labels, namespace, uid
+from rowlock.objects import Key, Object, dig, is_controlled_by, key, labels, namespace, uid, with_field
 from rowlock.objects import annotations as annotations_of
+from rowlock.scheduling.model.scheduler_identity import REAL_CLUSTER
 from rowlock.training.admission.jobset import default_jobset
 from rowlock.training.jobset.controller import JobSetController
+from rowlock.training.jobset.gangs import GROUP_ANNOTATION, JobSetGroupController, group_name
 from rowlock.training.jobset.pod_webhook import EXCLUSIVE_KEY
 from rowlock.training.trainjob.admission import runtime_of
 from rowlock.training.trainjob.controller import TrainJobController
@@ -40,7 +42,10 @@ _EXCLUSIVE = (
 
 
 class CheckedJobSetController(JobSetController):
-    """A `JobSetController` for sets that no webhook has seen."""
+    """A `JobSetController` for sets that no webhook has seen. `declares_gangs`: pods name their PodGroups, because a gang scheduler is present."""
+
+    def __init__(self, *, declares_gangs: bool = False) -> None:
+        self._declares_gangs = declares_gangs
 
     def decide(self, view: View, key: Key, now: float) -> Decision:
         stored = view.get(JOB_SET, key.namespace, key.name)
@@ -48,7 +53,35 @@ class CheckedJobSetController(JobSetController):
             return NOTHING
         if why := _refusal(JOB_SET, stored, view) or _missing_feature(stored):
             return _refuse(stored, "InvalidJobSet", f"the set cannot run: {why}")
-        return self.decide_about(view, default_jobset(stored), now)
+        jobset = default_jobset(stored)
+        return self.decide_about(
+            view, _with_groups(jobset) if self._declares_gangs and is_ours(jobset) else jobset, now
+        )
+
+
+class ClusterGangController(JobSetGroupController):
+    """A `JobSetGroupController` for the sets whose pods rowlock's scheduler places."""
+
+    def decide(self, view: View, key: Key, now: float) -> Decision:
+        jobset = view.get(JOB_SET, key.namespace, key.name)
+        return super().decide(view, key, now) if jobset is not None and is_ours(jobset) else NOTHING
+
+
+def is_ours(jobset: Object) -> bool:
+    """Whether rowlock's scheduler places all pods of a set."""
+    jobs = dig(jobset, "spec.replicatedJobs", None) or ()
+    templates = (dig(job, "template.spec.template", {}) for job in jobs)
+    return bool(jobs) and not any(REAL_CLUSTER.is_foreign(template) for template in templates)
+
+
+def _with_groups(jobset: Object) -> Object:
+    """The set with the names of PodGroups in its pod templates, where a webhook would write them into the pods."""
+    jobs = []
+    for job in dig(jobset, "spec.replicatedJobs", []):
+        marks = dig(job, "template.spec.template.metadata.annotations", None) or {}
+        named = {GROUP_ANNOTATION: group_name(jobset, job["name"]), **marks}
+        jobs.append(with_field(job, "template.spec.template.metadata.annotations", named))
+    return with_field(jobset, "spec.replicatedJobs", jobs)
 
 
 class CheckedTrainJobController(TrainJobController):
@@ -73,9 +106,14 @@ class CheckedTrainJobController(TrainJobController):
         return super().decide(view, key, now)
 
 
-def jobset_controllers(served: Sequence[Kind]) -> list[CheckedJobSetController]:
+def jobset_controllers(served: Sequence[Kind]) -> list[Controller]:
     """The controllers of sets, where the cluster serves them."""
     return [CheckedJobSetController()] if JOB_SET in served else []
+
+
+def jobset_gang_controllers(served: Sequence[Kind]) -> list[Controller]:
+    """The same beside rowlock's scheduler."""
+    return [CheckedJobSetController(declares_gangs=True), ClusterGangController()] if JOB_SET in served else []
 
 
 def trainer_controllers(served: Sequence[Kind]) -> list[CheckedTrainJobController]:
