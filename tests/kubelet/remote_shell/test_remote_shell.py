@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import socket
 import subprocess
 import sys
@@ -163,3 +164,18 @@ def test_the_command_line_is_that_of_ssh(line: list[str], wanted: tuple[str, str
 def test_what_cannot_be_done_is_said(line: list[str]) -> None:
     with pytest.raises(SystemExit, match=r"^ssh: "):
         client.parse(line)
+
+
+def test_what_mpirun_of_open_mpi_4_calls_arrives_as_it_is() -> None:
+    """As Open MPI 4.1.4 called `ssh` with the variables of Kubeflow Trainer: the shell in the node removes the quotes, not we."""
+    words = [
+        "-x", "-o", "ConnectionAttempts=10", "tj-node-0-0.tj", " orted", "-mca", "ess", '"env"', "-mca", "ess_base_vpid", "1",
+        "-mca", "orte_node_regex", '"tj-launcher-[1:0]-0,tj-node-[1:0]-0.tj@0(2)"', "-mca", "orte_hnp_uri",
+        '"870121472.0;tcp://10.98.77.1:42247;tcp6://[fd00::2]:39801"', "-mca", "plm_rsh_args", '"-o ConnectionAttempts=10"',
+        "-mca", "pmix", '"^s1,s2,cray,isolated"',
+    ]  # fmt: skip
+    host, command, ports = client.parse(words)
+    assert (host, ports) == ("tj-node-0-0.tj", (2222, 22))
+    assert shlex.split(command)[:4] == ["orted", "-mca", "ess", "env"]
+    assert "870121472.0;tcp://10.98.77.1:42247;tcp6://[fd00::2]:39801" in shlex.split(command)
+    assert shlex.split(command)[-1] == "^s1,s2,cray,isolated"
