@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 from typing import Any
 
 import pytest
@@ -35,9 +36,11 @@ async def store_with_namespaces() -> Store:
     return store
 
 
+JOB_TEMPLATE = {"spec": {"template": {"spec": {"containers": [{"name": "main", "image": "img"}]}}}}
+
+
 def jobset(**spec: Any) -> Object:
-    container = {"name": "main", "image": "img"}
-    job = {"name": "w", "replicas": 2, "template": {"spec": {"template": {"spec": {"containers": [container]}}}}}
+    job = copy.deepcopy({"name": "w", "replicas": 2, "template": JOB_TEMPLATE})
     metadata = {"name": "js", "namespace": SPACE}
     kind = {"apiVersion": JOB_SET.api_version, "kind": JOB_SET.name}
     return {**kind, "metadata": metadata, "spec": {"replicatedJobs": [job], **spec}}
@@ -80,7 +83,10 @@ def test_a_set_gets_the_defaults_of_the_webhook() -> None:
     [
         ({"successPolicy": {"operator": "All", "targetReplicatedJobs": ["x"]}}, "invalid replicatedJob name 'x'"),
         ({"managedBy": "me"}, "must be a domain-prefixed path"),
-        ({"replicatedJobs": [{"name": "w" * 60, "replicas": 1, "template": {}}]}, "will exceed 63 characters"),
+        (
+            {"replicatedJobs": [{"name": "w" * 60, "replicas": 1, "template": JOB_TEMPLATE}]},
+            "will exceed 63 characters",
+        ),
     ],
 )
 def test_what_the_webhook_of_jobset_would_refuse_is_told_and_left_alone(spec: Any, why: str) -> None:

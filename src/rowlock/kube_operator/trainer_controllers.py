@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from rowlock.api import NOTHING, Api, Change, Controller, Decision, Record, View, WriteOptions
+from rowlock.apiserver.schema import crd_schema, types
 from rowlock.errors import AlreadyExists, ApiError, NotFound
 from rowlock.kinds import (
     CLUSTER_TRAINING_RUNTIME,
@@ -19,7 +20,7 @@ from rowlock.kinds import (
     Kind,
 )
 from rowlock.kube_operator.presence import PROBE_LABEL
-from rowlock.objects import Key, Object, dig, is_controlled_by, key, labels, namespace, uid, with_field
+from rowlock.objects import Key, Object, dig, is_controlled_by, key, labels, name, namespace, uid, with_field
 from rowlock.objects import annotations as annotations_of
 from rowlock.scheduling.model.scheduler_identity import REAL_CLUSTER
 from rowlock.training.admission.jobset import default_jobset
@@ -51,7 +52,7 @@ class CheckedJobSetController(JobSetController):
         stored = view.get(JOB_SET, key.namespace, key.name)
         if stored is None or PROBE_LABEL in labels(stored):
             return NOTHING
-        if why := _refusal(JOB_SET, stored, view) or _missing_feature(stored):
+        if why := _refusal(JOB_SET, stored, view):
             return _refuse(stored, "InvalidJobSet", f"the set cannot run: {why}")
         jobset = default_jobset(stored)
         return self.decide_about(
@@ -64,7 +65,9 @@ class ClusterGangController(JobSetGroupController):
 
     def decide(self, view: View, key: Key, now: float) -> Decision:
         jobset = view.get(JOB_SET, key.namespace, key.name)
-        return super().decide(view, key, now) if jobset is not None and is_ours(jobset) else NOTHING
+        if jobset is None or _refusal(JOB_SET, jobset, view) or not is_ours(jobset):
+            return NOTHING
+        return super().decide(view, key, now)
 
 
 def is_ours(jobset: Object) -> bool:
@@ -101,7 +104,9 @@ class CheckedTrainJobController(TrainJobController):
         trainjob = view.get(TRAIN_JOB, key.namespace, key.name)
         if trainjob is None or PROBE_LABEL in labels(trainjob):
             return NOTHING
-        if not _has_begun(view, trainjob) and (why := _refusal(TRAIN_JOB, trainjob, view)):
+        if not _has_begun(view, trainjob) and (
+            why := _bad_runtime(trainjob, view) or _refusal(TRAIN_JOB, trainjob, view)
+        ):
             return _refuse(trainjob, "InvalidTrainJob", f"the job cannot run: {why}")
         return super().decide(view, key, now)
 
@@ -141,15 +146,27 @@ def _has_begun(view: View, trainjob: Object) -> bool:
 
 
 def _refusal(kind: Kind, obj: Object, view: View) -> str:
-    """Why the webhooks of the kind would refuse a new object, in their words, also for a malformed one; "" when it is valid."""
+    """Why the webhooks of the kind, or the schema of its pod templates, would refuse a new object, in their words; "" when it is valid."""
     try:
         admitted = _WEBHOOKS.fill_defaults(kind, None, obj, 0.0)
+        causes, lists, _ = crd_schema.validate({"spec": admitted.get("spec")}, types.schema_of(kind))
+        if causes or lists:
+            return "; ".join(f"{cause.field}: {cause.message}" for cause in (causes + lists)[:3])
         _WEBHOOKS.review(kind, None, admitted, WriteOptions(warnings=[]), view)
     except ApiError as error:
         return error.message.partition("denied the request: ")[2] or error.message
-    except (TypeError, ValueError, KeyError, AttributeError) as error:
-        return f"its spec is not one of a {kind.name} ({type(error).__name__}: {error})"
-    return ""
+    return _missing_feature(obj) if kind is JOB_SET else ""
+
+
+def _bad_runtime(trainjob: Object, view: View) -> str:
+    """What is wrong with the runtime of a job; "" when nothing is, or there is none. The webhook of jobs reads it: this comes first."""
+    kinds = {kind.name: kind for kind in _RUNTIMES}
+    runtime = runtime_of(trainjob, lambda kind, space, wanted: view.get(kinds[kind], space, wanted))
+    if runtime is None:
+        return ""
+    kind = kinds[str(dig(trainjob, "spec.runtimeRef.kind"))]
+    why = _refusal(kind, runtime, view)
+    return f"its {kind.name} {name(runtime)} is not valid: {why}" if why else ""
 
 
 def _missing_feature(jobset: Object) -> str:
