@@ -52,6 +52,9 @@ class Objects:
     def all(self, kind: Kind, _: str = "") -> list[Object]:
         return [obj for (one, _), obj in self._objects.items() if one is kind]
 
+    def keys(self, kind: Kind, _: str = "") -> list[Key]:
+        return [Key("n", called) for one, called in self._objects if one is kind]
+
     def by_owner(self, *_: Any) -> Iterable[Object]:
         return ()
 

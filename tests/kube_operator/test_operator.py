@@ -247,37 +247,39 @@ def test_the_notebooks_jobs_run_without_kubeflows_operator(served: Cluster, bare
 def test_sets_and_trainjobs_run_without_their_controllers(served: Cluster, bare: Path, tmp_path: Path) -> None:
     """As kubectl sends them. Jobs are run by the cluster's own controller, pods by nodes that are played."""
     admin = Path((bare.parent / "admin").read_text())
+    served.run("rowlock", "project", "create", "sets")
+
+    def ask(*words: str) -> str:
+        return kubectl(admin, "-n", "runai-sets", *words)
 
     def apply(obj: Object) -> str:
         (tmp_path / "obj.json").write_text(json.dumps(obj))
-        return kubectl(admin, "apply", "-f", str(tmp_path / "obj.json"))
+        return ask("apply", "-f", str(tmp_path / "obj.json"))
 
     def phases(selector: str) -> list[str]:
-        pods = json.loads(kubectl(admin, "get", "pods", "-l", selector, "-o", "json"))["items"]
+        pods = json.loads(ask("get", "pods", "-l", selector, "-o", "json"))["items"]
         return [pod["status"].get("phase", "") for pod in pods]
 
     def last_events(kind: str, of: str) -> str:
         fields = f"involvedObject.kind={kind},involvedObject.name={of}"
-        return kubectl(admin, "get", "events", "--field-selector", fields, "-o", "jsonpath={.items[*].message}")
+        return ask("get", "events", "--field-selector", fields, "-o", "jsonpath={.items[*].message}")
 
     runtimes = ("get", "clustertrainingruntimes", "-o", "name")
-    served.until(lambda: "torch-distributed" in kubectl(admin, *runtimes), "the runtimes that ship are made", 60)
+    served.until(lambda: "torch-distributed" in ask(*runtimes), "the runtimes that ship are made", 60)
     head = {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob"}
     spec = {"runtimeRef": {"name": "torch-distributed"}, "trainer": {"numNodes": 2, "image": "nothing:1"}}
     apply({**head, "metadata": {"name": "tj"}, "spec": spec})
     members = "jobset.sigs.k8s.io/jobset-name=tj"
     served.until(lambda: phases(members) == ["Running"] * 2, lambda: last_events("JobSet", "tj"), 60)
-    variables = kubectl(
-        admin, "get", "pods", "-l", members, "-o", "jsonpath={.items[0].spec.containers[0].env[*].name}"
-    )
+    variables = ask("get", "pods", "-l", members, "-o", "jsonpath={.items[0].spec.containers[0].env[*].name}")
     assert "PET_MASTER_ADDR" in variables.split()
-    assert "Running" in served.run("rowlock", "list"), "it is one workload of rowlock's"
-    kubectl(admin, "patch", "trainjob", "tj", "--type=merge", "-p", '{"spec": {"suspend": true}}')
+    assert "Running" in served.run("rowlock", "list", "-p", "sets"), "it is one workload of rowlock's"
+    ask("patch", "trainjob", "tj", "--type=merge", "-p", '{"spec": {"suspend": true}}')
     served.until(lambda: not phases(members), "suspended, it has no pods", 60)
-    served.until(lambda: "Suspended" in kubectl(admin, "get", "trainjob", "tj"), "and says so", 60)
-    kubectl(admin, "patch", "trainjob", "tj", "--type=merge", "-p", '{"spec": {"suspend": false}}')
+    served.until(lambda: "Suspended" in ask("get", "trainjob", "tj"), "and says so", 60)
+    ask("patch", "trainjob", "tj", "--type=merge", "-p", '{"spec": {"suspend": false}}')
     served.until(lambda: phases(members) == ["Running"] * 2, "it goes on", 60)
-    kubectl(admin, "delete", "trainjob", "tj")
+    ask("delete", "trainjob", "tj")
     served.until(lambda: not phases(members), "its pods go with it", 60)
 
     pods = {"metadata": {"labels": {"app": "w"}}, "spec": {"containers": [{"name": "main", "image": "nothing:1"}]}}
@@ -293,8 +295,8 @@ def test_sets_and_trainjobs_run_without_their_controllers(served: Cluster, bare:
         "-o",
         "jsonpath={.items[*].spec.completionMode}",
     )
-    assert kubectl(admin, *job_modes) == "Indexed Indexed", "the defaults of a webhook that is not there"
-    kubectl(admin, "delete", "jobset", "js")
+    assert ask(*job_modes) == "Indexed Indexed", "the defaults of a webhook that is not there"
+    ask("delete", "jobset", "js")
     apply({**head, "metadata": {"name": "odd"}, "spec": {"replicatedJobs": [job], "managedBy": "me"}})
     served.until(lambda: "must be a domain-prefixed path" in last_events("JobSet", "odd"), "the refusal is told", 60)
     assert "forbidden" not in served.last_words() and "Traceback" not in served.last_words()
@@ -306,6 +308,10 @@ def test_a_set_is_a_gang_of_rowlocks_scheduler(bare: Path, tmp_path: Path) -> No
     admin = Path((bare.parent / "admin").read_text())
     with lent(tmp_path) as made:
         made.up("--kubeconfig", str(bare), "--operator", "own", "--scheduler", "own")
+        made.run("rowlock", "project", "create", "gangs", "--gpus", "8")
+
+        def ask(*words: str) -> str:
+            return kubectl(admin, "-n", "runai-gangs", *words)
 
         def create(called: str, pods: int) -> None:
             container = {"name": "main", "image": "nothing:1", "resources": {"limits": {"nvidia.com/gpu": "1"}}}
@@ -316,10 +322,10 @@ def test_a_set_is_a_gang_of_rowlocks_scheduler(bare: Path, tmp_path: Path) -> No
             job = {"name": "w", "template": {"spec": {"parallelism": pods, "completions": pods, "template": pod}}}
             head = {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": {"name": called}}
             (tmp_path / "set.json").write_text(json.dumps({**head, "spec": {"replicatedJobs": [job]}}))
-            kubectl(admin, "create", "-f", str(tmp_path / "set.json"))
+            ask("create", "-f", str(tmp_path / "set.json"))
 
         def phases(called: str) -> list[str]:
-            pods = json.loads(kubectl(admin, "get", "pods", "-l", f"app={called}", "-o", "json"))["items"]
+            pods = json.loads(ask("get", "pods", "-l", f"app={called}", "-o", "json"))["items"]
             return [pod["status"].get("phase", "") for pod in pods]
 
         create("nine", 9)
@@ -327,7 +333,7 @@ def test_a_set_is_a_gang_of_rowlocks_scheduler(bare: Path, tmp_path: Path) -> No
         create("eight", 8)
         made.until(lambda: phases("eight") == ["Running"] * 8, made.last_words, 90)
         assert phases("nine") == ["Pending"] * 9
-        kubectl(admin, "delete", "jobset", "nine", "eight")
+        ask("delete", "jobset", "nine", "eight")
 
 
 @pytest.mark.real

@@ -90,7 +90,9 @@ def _with_groups(jobset: Object) -> Object:
 class CheckedTrainJobController(TrainJobController):
     """A `TrainJobController` for jobs that no webhook has seen. A job waits, with an Event, until its runtime exists."""
 
-    kinds: tuple[Kind, ...] = (*TrainJobController.kinds, *_RUNTIMES)
+    def __init__(self, pod_groups: Sequence[Kind] = ()) -> None:
+        super().__init__(pod_groups=pod_groups)
+        self.kinds = (*self.kinds, *_RUNTIMES)
 
     def keys(self, view: View, change: Change) -> Iterable[Key]:
         """As for the webhook-checked ones; a runtime concerns the jobs that refer to it and have not begun."""

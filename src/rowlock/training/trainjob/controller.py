@@ -53,12 +53,12 @@ class TrainJobController:
     PodGroups that the cluster serves."""
 
     name = "trainjob-controller"
-    kinds: tuple[Kind, ...] = (TRAIN_JOB, JOB_SET, CONFIG_MAP, SECRET, *OTHER_POD_GROUPS)
 
     def __init__(
         self, make_key: Callable[[], tuple[str, str]] = make_key_pair, pod_groups: Sequence[Kind] = OTHER_POD_GROUPS
     ) -> None:
         self._make_key, self._pod_groups = make_key, frozenset(pod_groups)
+        self.kinds: tuple[Kind, ...] = (TRAIN_JOB, JOB_SET, CONFIG_MAP, SECRET, *pod_groups)
 
     def keys(self, view: View, change: Change) -> Iterable[Key]:
         """The TrainJob itself, the one that owns the changed object, and the one with a JobSet's name."""
