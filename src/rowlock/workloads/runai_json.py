@@ -90,8 +90,7 @@ def created_at(job: Object) -> str:
 
 def framework_name(job: Object) -> str:
     kind = kinds.by_api_version(str(job.get("apiVersion")), str(job.get("kind")))
-    mapping = frameworks.by_kind(kind) if kind else None
-    kind_name = str(job.get("kind", ""))
+    mapping, kind_name = frameworks.by_kind(kind) if kind else None, str(job.get("kind", ""))
     if mapping is not None or kind not in kinds.JOBS:
         return mapping.name if mapping else kind_name
     return kind_name.removesuffix("Job")
@@ -117,12 +116,10 @@ def node_pool_name(job: Object) -> str:
 
 def priority_class(job: Object) -> str:
     """The priority class by the label of the job or its pods, else by its pod templates, as the scheduler reads it."""
-    if found := objects.labels(job).get("priorityClassName"):
-        return str(found)
     templates = [template for template, _ in pod_templates(job)]
-    names = [objects.labels(one).get("priorityClassName") for one in templates]
-    names += [objects.dig(one, "spec.priorityClassName", "") for one in templates]
-    return next((str(one) for one in names if one), "low")
+    fields = (objects.dig(one, "spec.priorityClassName", "") for one in templates)
+    names = (*(objects.labels(one).get("priorityClassName") for one in (job, *templates)), *fields, "low")
+    return next(str(one) for one in names if one)
 
 
 def is_preemptible(job: Object) -> bool:
@@ -131,8 +128,7 @@ def is_preemptible(job: Object) -> bool:
 
 
 def creator(job: Object) -> str:
-    annotations = objects.annotations(job)
-    return annotations.get(job_objects.CREATED_BY) or objects.labels(job).get("user") or ""
+    return objects.annotations(job).get(job_objects.CREATED_BY) or objects.labels(job).get("user") or ""
 
 
 def ai_application(job: Object, templates: PodTemplates) -> str | None:
