@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from rowlock import ClientError, JobFailed, ServerUnreachable
+from rowlock.answers.workloads import Workload
 from rowlock.runtime import function_rank
 from rowlock.sdk import calls, client_errors, function_calls
 from rowlock.sdk.models import LogLine, WorkloadInfo
 from rowlock.sdk.server_address import Login, choose_login, find_server
 from rowlock.sdk.submission_body import JobRequest, job_request
+
+
+def workload_info(**fields: Any) -> WorkloadInfo:
+    """From an answer with these fields, and what the client reads beside them."""
+    read = ("id", "projectName", "type", "distributedFramework", "phaseMessage", "createdAt")
+    return WorkloadInfo.from_json(cast(Workload, {**dict.fromkeys(read, ""), "name": "a", **fields}))
 
 
 def test_a_working_directory_that_was_deleted_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,12 +86,12 @@ def test_what_cannot_be_meant_is_refused(values: dict[str, Any], sentence: str) 
 def test_the_server_says_what_was_reached(
     phase: str, reached: str | None, phases: tuple[str, ...], arrived: bool
 ) -> None:
-    assert WorkloadInfo.from_json({"phase": phase, "reachedPhase": reached}).is_in(phases) is arrived
+    assert workload_info(phase=phase, reachedPhase=reached).is_in(phases) is arrived
 
 
 @pytest.mark.parametrize("phase", ["Running", "Degraded"])
 def test_an_older_server_says_only_the_phase(phase: str) -> None:
-    assert WorkloadInfo.from_json({"phase": phase}).is_in(("Running",)) is (phase == "Running")
+    assert workload_info(phase=phase).is_in(("Running",)) is (phase == "Running")
 
 
 def test_an_unknown_field_is_refused_with_the_nearest() -> None:
@@ -116,9 +123,7 @@ def test_a_query_says_what_was_said() -> None:
 
 
 def test_answers_of_newer_servers_disturb_nobody() -> None:
-    workload = WorkloadInfo.from_json(
-        {"id": "1", "name": "a", "phase": "Running", "somethingNew": 1, "phaseMessage": None}
-    )
+    workload = workload_info(id="1", phase="Running", somethingNew=1, phaseMessage=None)
     assert (workload.message, workload.is_finished, workload.raw["somethingNew"]) == ("", False, 1)
 
 
@@ -176,7 +181,7 @@ def test_what_is_too_large_or_cannot_be_pickled_is_refused() -> None:
 
 
 def test_results_are_read_from_the_last_line_of_each_rank() -> None:
-    done = WorkloadInfo.from_json({"name": "a", "phase": "Completed"})
+    done = workload_info(phase="Completed")
     lines = [
         function_rank.format_result(1, 2, "early"), "rowlock.result nonsense", "rowlock.result []",
         function_rank.format_result(1, 2, "late"), "loss 3", function_rank.format_result(0, 2, {"x": 1}),
@@ -185,7 +190,7 @@ def test_results_are_read_from_the_last_line_of_each_rank() -> None:
     with pytest.raises(JobFailed, match="no rank told a result"):
         function_calls.read_results(done, ["loss 3"], "")
     with pytest.raises(JobFailed, match=r"a is Failed\. rank 1 fell"):
-        function_calls.read_results(WorkloadInfo.from_json({"name": "a", "phase": "Failed"}), [], "rank 1 fell")
+        function_calls.read_results(workload_info(phase="Failed"), [], "rank 1 fell")
     with pytest.raises(JobFailed, match=r"completed without a result of rank 0\. rank 0 fell"):
         function_calls.read_results(done, [function_rank.format_result(1, 2, "late")], "rank 0 fell")
     with pytest.raises(TypeError, match="returned a set"):

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, cast
 
 from rowlock.cli import client
 from rowlock.cli.client import ServerClient, StatusError
 from rowlock.cli.grammar import CommandError, suggest_nearest
+
+if TYPE_CHECKING:
+    from rowlock.answers.cluster import Project
+    from rowlock.answers.workloads import AwaitedWorkload, Identified, Workload, Workloads
 
 PROJECTS = "/api/v1/org-unit/projects"
 WORKLOADS = "/api/v1/workloads"
@@ -18,17 +22,17 @@ _POLL_SECONDS = 30.0
 """The longest time in seconds of one wait request; the server answers earlier when the phase is reached."""
 
 
-def read_projects(server: ServerClient) -> list[dict[str, Any]]:
+def read_projects(server: ServerClient) -> list[Project]:
     """All projects that this user may see, as JSON of the REST API."""
     return client.list_all(server, PROJECTS, "projects")
 
 
-def find_project(server: ServerClient, name: str) -> dict[str, Any]:
+def find_project(server: ServerClient, name: str) -> Project:
     """The project of this name. Raises CommandError with the nearest name."""
     projects = read_projects(server)
     for item in projects:
         if item["name"] == name:
-            return dict(item)
+            return item
     names = [item["name"] for item in projects]
     hint = (
         f"{suggest_nearest(name, names)} `rowlock project list` shows them, `rowlock project create {name}` makes it."
@@ -40,12 +44,12 @@ class NoSuchWorkload(CommandError):
     """The project exists, but has no workload of this name."""
 
 
-def find_workload(server: ServerClient, project_name: str, name: str) -> dict[str, Any]:
+def find_workload(server: ServerClient, project_name: str, name: str) -> Workload:
     """The workload of this name in the project. Raises NoSuchWorkload with the nearest name, or with hints for a deleted one, and
     CommandError when there is no such project."""
-    workloads = server.get(WORKLOADS, filterBy=f"name=={name},projectName=={project_name}")["workloads"]
+    workloads: list[Workload] = server.get(WORKLOADS, filterBy=f"name=={name},projectName=={project_name}")["workloads"]
     if workloads:
-        return dict(workloads[0])
+        return workloads[0]
     find_project(server, project_name)
     query = {"filterBy": f"name=={name},projectName=={project_name}", "deleted": "true", "limit": "1"}
     if server.get(WORKLOADS, **query)["workloads"]:
@@ -62,16 +66,18 @@ def find_workload(server: ServerClient, project_name: str, name: str) -> dict[st
     )
 
 
-def find_workload_or_past(server: ServerClient, project_name: str, name: str) -> dict[str, Any]:
+def find_workload_or_past(server: ServerClient, project_name: str, name: str) -> Workload:
     """The workload of this name; else the newest deleted one of this name or id. Raises CommandError when there is
     neither."""
     query = f"name=={name},projectName=={project_name}"
     for extra in ({}, {"deleted": "true"}):
-        if workloads := server.get(WORKLOADS, filterBy=query, **extra)["workloads"]:
-            return dict(workloads[0])
+        page: Workloads = server.get(WORKLOADS, filterBy=query, **extra)
+        if page["workloads"]:
+            return page["workloads"][0]
     if len(name) == _UUID_LENGTH:
         try:
-            return dict(server.get(f"{WORKLOADS}/{name}"))
+            one: Workload = server.get(f"{WORKLOADS}/{name}")
+            return one
         except client.StatusError as refusal:
             if refusal.status != 404:
                 raise
@@ -79,8 +85,8 @@ def find_workload_or_past(server: ServerClient, project_name: str, name: str) ->
 
 
 def wait_for_phase(
-    server: ServerClient, workload: dict[str, Any], target_phase: str, limit: float | None
-) -> dict[str, Any]:
+    server: ServerClient, workload: Identified, target_phase: str, limit: float | None
+) -> AwaitedWorkload:
     """Wait until the workload is in the phase, can no longer reach it, or `limit` seconds are over. Returns the workload."""
     final = final_phases(target_phase)
     deadline = time.monotonic() + limit if limit is not None else None
@@ -88,13 +94,13 @@ def wait_for_phase(
         timeout = _POLL_SECONDS if deadline is None else max(0.0, min(_POLL_SECONDS, deadline - time.monotonic()))
         path = f"{WORKLOADS}/{workload['id']}/wait"
         try:
-            body: dict[str, Any] = server.get(
+            body: AwaitedWorkload = server.get(
                 path, **{"for": ",".join({target_phase, *final}), "timeout": f"{timeout:.3f}"}
             )
         except client.StatusError as refusal:
             if refusal.status != 404:
                 raise
-            return {**workload, "phase": "Deleted", "phaseMessage": ""}
+            return cast("AwaitedWorkload", {**workload, "phase": "Deleted", "phaseMessage": ""})
         is_over = has_reached(body, target_phase) or body["phase"] in final
         if is_over or (deadline is not None and time.monotonic() >= deadline):
             return body
@@ -105,7 +111,7 @@ def final_phases(target_phase: str) -> set[str]:
     return {"Deleted"} if target_phase == "Deleted" else {"Completed", "Failed", "Deleted"}
 
 
-def has_reached(workload: dict[str, Any], phase: str) -> bool:
+def has_reached(workload: AwaitedWorkload, phase: str) -> bool:
     """Whether a workload, as the wait request answered it, reached the phase. Older servers do not send `reachedPhase`."""
     return phase in (workload["phase"], workload.get("reachedPhase"))
 

@@ -77,7 +77,7 @@ def plain(method: str, path: str, query: Mapping[str, Any], body: Any) -> ApiCal
 
 def submit(body: Mapping[str, Any], key: str) -> ApiCall[WorkloadInfo]:
     """A submit. It is refused if the embedded cluster lacks the image: the job would never start, and `wait` never return."""
-    return ApiCall("POST", f"{_WORKLOADS}/distributed", WorkloadInfo.from_json, {"requireImages": True}, body, key)
+    return ApiCall("POST", f"{_WORKLOADS}/distributed", WorkloadInfo.from_submit, {"requireImages": True}, body, key)
 
 
 def workload(identity: str) -> ApiCall[WorkloadInfo]:

@@ -5,7 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rowlock.answers import workloads as answers
+    from rowlock.answers.cluster import Project
 
 FINISHED_PHASES = ("Completed", "Failed")
 """Phases in which a workload has ended by itself; after `suspend` it is Stopped, after `delete` Deleted."""
@@ -43,19 +47,25 @@ class WorkloadInfo:
         return self.phase in phases or (self.phase != "Deleted" and self.raw.get("reachedPhase") in phases)
 
     @classmethod
-    def from_json(cls, body: Json) -> WorkloadInfo:
-        """From an answer of /workloads, or of a submit."""
+    def from_json(cls, body: answers.Workload) -> WorkloadInfo:
+        """From an answer of /workloads."""
         return cls(
-            id=str(body.get("id") or body.get("workloadId") or ""),
-            name=str(body.get("name", "")),
-            project=str(body.get("projectName") or body.get("projectId") or ""),
-            type=str(body.get("type", "")),
-            framework=str(body.get("distributedFramework") or ""),
-            phase=str(body.get("phase") or body.get("actualPhase") or ""),
-            message=str(body.get("phaseMessage") or ""),
-            created_at=str(body.get("createdAt") or ""),
+            id=body["id"],
+            name=body["name"],
+            project=body["projectName"],
+            type=body["type"],
+            framework=body["distributedFramework"],
+            phase=body["phase"],
+            message=body["phaseMessage"] or "",
+            created_at=body["createdAt"],
             raw=body,
         )
+
+    @classmethod
+    def from_submit(cls, body: answers.DistributedWorkload) -> WorkloadInfo:
+        """From the answer to a submit, which has no project's name and no type yet."""
+        identity, phase = body["workloadId"], body["actualPhase"]
+        return cls(identity, body["name"], body["projectId"], "", "", phase, "", body["createdAt"], raw=body)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,17 +83,16 @@ class WorkloadPod:
     raw: Json = field(repr=False)
 
     @classmethod
-    def from_json(cls, body: Json) -> WorkloadPod:
+    def from_json(cls, body: answers.Pod) -> WorkloadPod:
         """From an item of /workloads/{id}/pods."""
-        code = body.get("exitCode")
         return cls(
-            name=str(body.get("name", "")),
-            rank=str(body.get("rank", "")),
-            status=str(body.get("status", "")),
-            node=str(body.get("nodeName") or ""),
-            restarts=int(body.get("restarts") or 0),
-            exit_code=None if code is None else int(code),
-            message=str(body.get("message") or ""),
+            name=body["name"],
+            rank=body["rank"],
+            status=body["status"],
+            node=body["nodeName"] or "",
+            restarts=body["restarts"],
+            exit_code=body["exitCode"],
+            message=body["message"],
             raw=body,
         )
 
@@ -122,16 +131,10 @@ class ProjectInfo:
     raw: Json = field(repr=False)
 
     @classmethod
-    def from_json(cls, body: Json) -> ProjectInfo:
+    def from_json(cls, body: Project) -> ProjectInfo:
         """From an item of /org-unit/projects."""
-        totals, status = body.get("totalResources") or {}, body.get("status") or {}
-        return cls(
-            name=str(body.get("name", "")),
-            id=str(body.get("id", "")),
-            namespace=str(status.get("namespace", "")),
-            gpu_quota=float(totals.get("gpuQuota") or 0),
-            raw=body,
-        )
+        quota = body["totalResources"]["gpuQuota"]
+        return cls(body["name"], body["id"], body["status"]["namespace"], float(quota), raw=body)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,16 +153,16 @@ class RunInfo:
     raw: Json = field(repr=False)
 
     @classmethod
-    def from_json(cls, body: Json) -> RunInfo:
+    def from_json(cls, body: answers.RunHeader) -> RunInfo:
         """From an item of /runs."""
         return cls(
-            id=str(body.get("id", "")),
-            name=str(body.get("name", "")),
-            project=str(body.get("projectName", "")),
-            phase=str(body.get("phase", "")),
-            verdict=str(body.get("verdict") or ""),
-            attempts=int(body.get("attempts") or 0),
-            created_at=str(body.get("createdAt") or ""),
-            finished_at=str(body.get("finishedAt") or ""),
+            id=body["id"],
+            name=body["name"],
+            project=body["projectName"],
+            phase=body["phase"],
+            verdict=body["verdict"],
+            attempts=body["attempts"],
+            created_at=body["createdAt"],
+            finished_at=body["finishedAt"] or "",
             raw=body,
         )

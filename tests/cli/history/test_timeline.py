@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from rowlock.answers.workloads import RunPhase
 from rowlock.cli.history.runs import _failure_lines
 from rowlock.cli.history.timeline import draw_timeline
 
 
-def steps(count: int) -> list[dict[str, Any]]:
+def steps(count: int) -> list[RunPhase]:
     phases = ("Initializing", "Pending")
     return [
         {"at": f"2026-11-29T09:{n // 60:02}:{n % 60:02}Z", "phase": phases[n % 2], "message": ""} for n in range(count)

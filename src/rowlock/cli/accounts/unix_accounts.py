@@ -5,11 +5,14 @@ from __future__ import annotations
 import grp
 import os
 import pwd
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote
 
 from rowlock.cli import client
 from rowlock.cli.grammar import CommandError
+
+if TYPE_CHECKING:
+    from rowlock.answers.cluster import Project
 
 ANNOTATION = "rowlock.dev/unix-account"
 _RULES = "/api/v1/authorization/access-rules"
@@ -49,7 +52,7 @@ def group_names(account: UnixUser) -> str:
     return ", ".join(names.get(gid, str(gid)) for gid in account.groups)
 
 
-def assign(server: client.ServerClient, project: dict[str, Any], account: UnixUser) -> None:
+def assign(server: client.ServerClient, project: Project, account: UnixUser) -> None:
     """Make pods of the project run as this account, and allow its user to submit to the project. The user of the
     project's earlier account loses that right."""
     path = f"/api/v1/namespaces/{project['status']['namespace']}"
@@ -69,7 +72,7 @@ def assign(server: client.ServerClient, project: dict[str, Any], account: UnixUs
             raise
 
 
-def _remove_rules_of_earlier_users(server: client.ServerClient, project: dict[str, Any], account: UnixUser) -> None:
+def _remove_rules_of_earlier_users(server: client.ServerClient, project: Project, account: UnixUser) -> None:
     """Remove the rules of earlier users: otherwise they could still submit programs that run as the new account."""
     for rule in client.list_all(server, _RULES, "accessRules"):
         subject = str(rule["subjectId"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rowlock.cli import client
 from rowlock.cli.context import context_flags, project
@@ -32,6 +32,9 @@ from rowlock.cli.output import (
     tell,
 )
 from rowlock.cli.usage.command import describe_usage, read_idle_seconds
+
+if TYPE_CHECKING:
+    from rowlock.answers.workloads import Event, Pod, Workload, WorkloadDetailed
 
 _PHASES = "Creating Pending Initializing Running Degraded Stopping Stopped Resuming Completed Failed Deleting".split()
 
@@ -70,7 +73,7 @@ def _parse_phase(word: str | None) -> str:
     return phase
 
 
-def _row(workload: dict[str, Any], with_project: bool, idle: int | None) -> tuple[str, ...]:
+def _row(workload: Workload, with_project: bool, idle: int | None) -> tuple[str, ...]:
     requested_gpus = workload["workloadRequestedResources"]["gpu"]["request"]
     reasons = str(workload.get("phaseMessage") or "").splitlines()
     reasons = reasons or ([f"idle for {format_duration(idle)}"] if idle is not None else [])
@@ -120,7 +123,7 @@ def describe(line: CommandLine) -> None:
         show(table(("AGE", "TYPE", "REASON", "ABOUT", "MESSAGE"), [_event_row(e) for e in events]))
 
 
-def _describe_workload(body: dict[str, Any], usage: str) -> str:
+def _describe_workload(body: WorkloadDetailed, usage: str) -> str:
     extra = body["additionalFields"]
     rows = [
         ("Name", body["name"]),
@@ -151,7 +154,7 @@ def _join_command(words: list[str]) -> str:
     return shlex.join(words)
 
 
-def _pod_row(pod: dict[str, Any]) -> tuple[str, ...]:
+def _pod_row(pod: Pod) -> tuple[str, ...]:
     code = "" if pod["exitCode"] is None else str(pod["exitCode"])
     gpu = format_number(pod["requestedResources"]["gpu"]["request"])
     return (
@@ -165,7 +168,7 @@ def _pod_row(pod: dict[str, Any]) -> tuple[str, ...]:
     )
 
 
-def _event_row(event: dict[str, Any]) -> tuple[str, ...]:
+def _event_row(event: Event) -> tuple[str, ...]:
     about = event["involvedObject"]
     times = f" (×{event['count']})" if event["count"] > 1 else ""
     subject = f"{about['kind'].lower()}/{about['name']}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rowlock.cli import client
 from rowlock.cli.accounts import unix_accounts
@@ -12,6 +12,9 @@ from rowlock.cli.context import DEFAULT_PROJECT, project, read_config, update_co
 from rowlock.cli.grammar import CommandError, CommandLine
 from rowlock.cli.lookups import PROJECTS, find_project, read_projects
 from rowlock.cli.output import ask, format_number, show, show_json, show_result, table, tell
+
+if TYPE_CHECKING:
+    from rowlock.answers.cluster import Project
 
 
 def _quota_request(line: CommandLine) -> dict[str, Any]:
@@ -24,9 +27,9 @@ _QUOTA_FLAGS = {"deserved": "--gpus", "limit": "--gpu-limit", "overQuotaWeight":
 """Field of a project's GPU resources → the flag of `update` that sets it."""
 
 
-def _new_quota(line: CommandLine, project: dict[str, Any]) -> list[dict[str, Any]]:
+def _new_quota(line: CommandLine, project: Project) -> list[dict[str, Any]]:
     """The request body with the GPU fields that the flags set; other GPU fields keep their values."""
-    current: dict[str, Any] = next((pool["gpu"] for pool in project["resources"]), {})
+    current: dict[str, Any] = next((dict(pool["gpu"]) for pool in project["resources"]), {})
     kept = {name: current[name] for name in _QUOTA_FLAGS if current.get(name) is not None}
     return [{"nodePool": {"id": "default"}, "gpu": {**kept, **_asked_quota(line)}}]
 
@@ -80,7 +83,7 @@ def update(line: CommandLine) -> int:
     return show_result(line, updated, changed, unix_accounts.describe(name, account) if account else "")
 
 
-def _format_quota(item: dict[str, Any]) -> str:
+def _format_quota(item: Project) -> str:
     quota = item["totalResources"]["gpuQuota"]
     return "unlimited GPUs" if quota < 0 else f"{format_number(quota)} GPU{'' if quota == 1 else 's'}"
 

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rowlock.cli import client
 from rowlock.cli.client import ServerClient
@@ -19,6 +19,9 @@ from rowlock.cli.grammar import CommandError, CommandLine, suggest_nearest
 from rowlock.cli.history.runs import RUNS, find_run
 from rowlock.cli.output import show, show_json, tell
 
+if TYPE_CHECKING:
+    from rowlock.answers.workloads import Run
+
 Chart = tuple[str, str, list[tuple[str, Points]]]
 
 
@@ -28,7 +31,7 @@ def plot(line: CommandLine) -> None:
     if line.rank is not None and line.rank < 0:
         raise CommandError(f"--rank counts from 0, but is {line.rank}", 2)
     server = client.connect(line)
-    runs: list[tuple[dict[str, Any], dict[str, PlottedCurve]]] = []
+    runs: list[tuple[Run, dict[str, PlottedCurve]]] = []
     for word in dict.fromkeys(line.words):
         run = find_run(server, project(line), word)
         curves = curves_of(server, run, line.rank)
@@ -47,7 +50,7 @@ def plot(line: CommandLine) -> None:
         _show(charts)
 
 
-def curves_of(server: ServerClient, run: dict[str, Any], rank: int | None = None) -> dict[str, PlottedCurve]:
+def curves_of(server: ServerClient, run: Run, rank: int | None = None) -> dict[str, PlottedCurve]:
     """The curves of one rank of a run by metric, as the server reads them; without `rank`, of the rank that began first, and those in
     TensorBoard's event files. Raises CommandError."""
     answer = server.get(f"{RUNS}/{run['id']}/curves", rank=rank)
@@ -59,7 +62,7 @@ def curves_of(server: ServerClient, run: dict[str, Any], rank: int | None = None
     }
 
 
-def _charts(runs: list[tuple[dict[str, Any], dict[str, PlottedCurve]]]) -> list[Chart]:
+def _charts(runs: list[tuple[Run, dict[str, PlottedCurve]]]) -> list[Chart]:
     """A chart for each metric and axis, in the order in which they were printed."""
     names = [run["name"] for run, _ in runs]
     charts: dict[tuple[str, str], list[tuple[str, Points]]] = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rowlock.cli import client
 from rowlock.cli.client import ServerClient
@@ -14,6 +14,9 @@ from rowlock.cli.grammar import CommandError, CommandLine
 from rowlock.cli.history.runs import find_run
 from rowlock.cli.history.timeline import format_span
 from rowlock.cli.output import show, show_json, table
+
+if TYPE_CHECKING:
+    from rowlock.answers.workloads import Run
 
 _OUTCOME = ("status", "duration", "attempts", "verdict")
 _NOT_COMPARED = ("name", "submitCommand", "projectId", "useGivenNameAsPrefix")
@@ -66,7 +69,7 @@ def diff(line: CommandLine) -> int:
     return 0
 
 
-def _outcome(run: dict[str, Any]) -> dict[str, Any]:
+def _outcome(run: Run) -> dict[str, Any]:
     seconds = run["durationSeconds"]
     return {
         "status": run["phase"],
@@ -76,7 +79,7 @@ def _outcome(run: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _last_values(server: ServerClient, run: dict[str, Any]) -> dict[str, float]:
+def _last_values(server: ServerClient, run: Run) -> dict[str, float]:
     """The last value of every metric that the run printed."""
     from rowlock.cli.curves.command import curves_of
 
@@ -94,7 +97,7 @@ def _number(value: float | None) -> str:
     return "-" if value is None else f"{value:.6g}"
 
 
-def _request(run: dict[str, Any]) -> dict[str, Any]:
+def _request(run: Run) -> dict[str, Any]:
     """The request as flat fields that people can compare: a command is one line, each environment variable is a field."""
     ran = run["ran"]
     code = ran.get("code") or {}

@@ -11,7 +11,7 @@ import os
 import shutil
 import signal
 import subprocess
-from typing import Any
+from typing import TYPE_CHECKING
 
 from rowlock.cli import client
 from rowlock.cli.client import ServerClient
@@ -19,6 +19,9 @@ from rowlock.cli.context import project
 from rowlock.cli.grammar import CommandError, CommandLine
 from rowlock.cli.history.runs import RUNS, find_run
 from rowlock.cli.output import tell
+
+if TYPE_CHECKING:
+    from rowlock.answers.workloads import Run
 
 _LINKS = "tensorboard"
 _RENEWAL = 30.0
@@ -71,7 +74,7 @@ def link_runs(line: CommandLine, server: ServerClient, top: str) -> int:
     return len({os.path.relpath(path, top).split(os.sep)[0] for path in wanted})
 
 
-def _title(run: dict[str, Any]) -> str:
+def _title(run: Run) -> str:
     return f"{run['name']} {run['id'][:8]}"
 
 

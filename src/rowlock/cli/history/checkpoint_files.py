@@ -5,10 +5,13 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from rowlock.cli.client import ServerClient, StatusError
 from rowlock.cli.output import format_duration
+
+if TYPE_CHECKING:
+    from rowlock.answers.workloads import Run
 
 _MAX_FILES = 10_000
 
@@ -27,7 +30,7 @@ class CheckpointFiles(NamedTuple):
         return f"{self.path} ({files}, the newest {format_duration(time.time() - self.newest)} old)"
 
 
-def look_at(server: ServerClient, run: dict[str, Any]) -> CheckpointFiles | None:
+def look_at(server: ServerClient, run: Run) -> CheckpointFiles | None:
     """The checkpoints of a run that `GET /runs/{id}` returned; None when its directory is not on this machine."""
     path = _directory_of(server, run)
     count, newest = 0, 0.0
@@ -43,7 +46,7 @@ def look_at(server: ServerClient, run: dict[str, Any]) -> CheckpointFiles | None
     return CheckpointFiles(path, count, newest)
 
 
-def _directory_of(server: ServerClient, run: dict[str, Any]) -> str:
+def _directory_of(server: ServerClient, run: Run) -> str:
     return os.path.join(server.directory, "checkpoints", run["checkpointsOf"])
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rowlock.cli import client
 from rowlock.cli.client import ServerClient
@@ -14,6 +14,9 @@ from rowlock.cli.history.checkpoint_files import CheckpointFiles, look_at
 from rowlock.cli.history.timeline import draw_timeline, format_span
 from rowlock.cli.lookups import WORKLOADS, find_project, find_workload
 from rowlock.cli.output import format_age, parse_duration, show, show_json, table, tell
+
+if TYPE_CHECKING:
+    from rowlock.answers.workloads import ContainerStop, Run, RunHeader, Runs
 
 RUNS = "/api/v1/runs"
 _PHASES = "Pending Running Degraded Stopped Completed Failed Deleted".split()
@@ -63,18 +66,18 @@ def index(line: CommandLine) -> None:
         tell(f"warning: {body['problem']}")
 
 
-def _list_runs(server: ServerClient, limit: int, query: dict[str, str]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+def _list_runs(server: ServerClient, limit: int, query: dict[str, str]) -> tuple[list[RunHeader], Runs]:
     if limit < 1:
         raise CommandError(f"--limit must be at least 1, but is {limit}", 2)
-    runs: list[dict[str, Any]] = []
+    runs: list[RunHeader] = []
     while True:
-        body = server.get(RUNS, limit=min(500, limit - len(runs)), offset=len(runs), **query)
+        body: Runs = server.get(RUNS, limit=min(500, limit - len(runs)), offset=len(runs), **query)
         runs += body["runs"]
         if len(runs) >= limit or not body.get("next"):
             return runs, body
 
 
-def _row(run: dict[str, Any], *, with_project: bool) -> tuple[str, ...]:
+def _row(run: RunHeader, *, with_project: bool) -> tuple[str, ...]:
     status = run["phase"] + (", deleted" if run["deletedAt"] and run["phase"] != "Deleted" else "")
     verdict = run["verdict"].splitlines()[0] if run["verdict"] else ""
     return (
@@ -89,7 +92,12 @@ def _row(run: dict[str, Any], *, with_project: bool) -> tuple[str, ...]:
     )
 
 
-def find_run(server: ServerClient, project_name: str, word: str) -> dict[str, Any]:
+def _read_run(server: ServerClient, identity: str) -> Run:
+    found: Run = server.get(f"{RUNS}/{identity}")
+    return found
+
+
+def find_run(server: ServerClient, project_name: str, word: str) -> Run:
     """Find a run by its name (the newest; `NAME~1` is the one before), its id, or a prefix of its id. Raises CommandError."""
     name, _, back = word.partition("~")
     if back and not (back.isascii() and back.isdigit()):
@@ -97,14 +105,14 @@ def find_run(server: ServerClient, project_name: str, word: str) -> dict[str, An
     steps = int(back or 0)
     named = server.get(RUNS, project=project_name, name=name, limit=min(500, steps + 1))["runs"]
     if named and steps < len(named):
-        return dict(server.get(f"{RUNS}/{named[steps]['id']}"))
+        return _read_run(server, named[steps]["id"])
     if named:
         count = "is only 1 run" if len(named) == 1 else f"are only {len(named)} runs"
         raise CommandError(f"there {count} of the name {name}: {name}~{len(named) - 1} is the oldest")
     everything = client.list_all(server, RUNS, "runs")
     by_id = [run for run in everything if len(word) >= 4 and run["id"].startswith(word)]
     if len(by_id) == 1:
-        return dict(server.get(f"{RUNS}/{by_id[0]['id']}"))
+        return _read_run(server, by_id[0]["id"])
     if by_id:
         raise CommandError(f"{len(by_id)} runs have ids that begin with {word}: give more of it")
     names = sorted({run["name"] for run in everything if run["projectName"] == project_name})
@@ -128,7 +136,7 @@ def show_run(line: CommandLine) -> None:
         show(text)
 
 
-def _describe(run: dict[str, Any], checkpoints: CheckpointFiles | None) -> Iterator[str]:
+def _describe(run: Run, checkpoints: CheckpointFiles | None) -> Iterator[str]:
     ran = run["ran"]
     yield f"{run['name']}  ({run['id']})"
     yield f"  project:   {run['projectName']}"
@@ -181,7 +189,7 @@ def _describe_code(code: dict[str, Any]) -> Iterator[str]:
         yield f"  python:    {code.get('pythonVersion')}, {code['python']}"
 
 
-def kept_request(run: dict[str, Any], again: str) -> dict[str, Any]:
+def kept_request(run: Run, again: str) -> dict[str, Any]:
     """The request that created a run. Raises CommandError when there is none (the job was created from a manifest); its message
     says where to apply the manifest instead: `again` is "again" or "there"."""
     body = run["ran"]["request"]
@@ -193,7 +201,7 @@ def kept_request(run: dict[str, Any], again: str) -> dict[str, Any]:
     return body
 
 
-def had_shell_environment(run: dict[str, Any]) -> bool:
+def had_shell_environment(run: Run) -> bool:
     """Whether the run had variables of a shell. Their values are in a Secret, whose name begins with the run's."""
     return any(word.startswith(f"secret/{run['name']}-environment-") for word in run["ran"]["environmentFrom"])
 
@@ -222,7 +230,7 @@ def _failure_lines(incidents: list[dict[str, Any]]) -> Iterator[str]:
         yield f"  {len(incidents) - 1} earlier incident{'s' if len(incidents) > 2 else ''}; `--json` shows all"
 
 
-def end_lines(ends: list[dict[str, Any]]) -> Iterator[str]:
+def end_lines(ends: list[ContainerStop]) -> Iterator[str]:
     """Why running programs were stopped, and how they ended: the newest `_SHOWN_ENDS`, one line each."""
     if len(ends) > _SHOWN_ENDS:
         yield f"  {len(ends) - _SHOWN_ENDS} earlier stops; `--json` shows all"

@@ -5,9 +5,12 @@ from __future__ import annotations
 import shutil
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rowlock.cli.output import parse_time
+
+if TYPE_CHECKING:
+    from rowlock.answers.workloads import RunPhase, RunRank
 
 _MAX_RANKS = 32
 _SHOWN_STEPS = 8
@@ -36,7 +39,7 @@ def _instant(text: str | None) -> float | None:
     return moment.timestamp() if moment else None
 
 
-def draw_timeline(phases: list[dict[str, Any]], ranks: list[dict[str, Any]], width: int | None = None) -> Iterator[str]:
+def draw_timeline(phases: list[RunPhase], ranks: list[RunRank], width: int | None = None) -> Iterator[str]:
     """The lines of a timeline: the phases with their times, then the bars over one axis."""
     steps = [(_instant(step["at"]) or 0.0, str(step["phase"]), str(step["message"])) for step in phases]
     begin = steps[0][0]
@@ -81,7 +84,7 @@ def _offset(seconds: float) -> str:
     return f"+{format_span(seconds):>8}"
 
 
-def _draw_rank(rank: dict[str, Any], columns: int, column: Any, end: float) -> str:
+def _draw_rank(rank: RunRank, columns: int, column: Any, end: float) -> str:
     """The bar of a rank: a digit where an attempt began, blocks while it ran, and ✓ or ✗ at the end."""
     bar = [" "] * columns
     attempts = rank["attempts"]

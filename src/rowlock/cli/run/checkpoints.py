@@ -3,13 +3,16 @@ does not use."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rowlock.cli.client import ServerClient, StatusError
 from rowlock.cli.context import project
 from rowlock.cli.grammar import CommandError, CommandLine
 from rowlock.cli.history.checkpoint_files import look_at
 from rowlock.cli.history.runs import RUNS, find_run
+
+if TYPE_CHECKING:
+    from rowlock.answers.workloads import Run
 
 _OVER = ("Completed", "Failed", "Stopped", "Deleted")
 _RESUME_ANNOTATION = "rowlock.dev/resume-from"
@@ -39,7 +42,7 @@ def resume_from(line: CommandLine, server: ServerClient, body: dict[str, Any]) -
     return f"It goes on from the checkpoints of {run['name']} ({run['id'][:8]}), in {found.describe()}."
 
 
-def describe_beginning(server: ServerClient, run: dict[str, Any], body: dict[str, Any]) -> str:
+def describe_beginning(server: ServerClient, run: Run, body: dict[str, Any]) -> str:
     """A sentence for a run that is submitted again: whether it resumes from the earlier checkpoints or starts without them; ""
     when there are none."""
     found = look_at(server, run)

@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rowlock.cli import client
 from rowlock.cli.client import ServerClient
@@ -23,6 +23,9 @@ from rowlock.cli.run.console import PIPED, TERMINAL, Console
 from rowlock.cli.server_json import read_server_json
 from rowlock.cli.start.settings import restart_command
 from rowlock.cli.streams.logs import write_merged
+
+if TYPE_CHECKING:
+    from rowlock.answers.workloads import Pod
 
 DETACHED = 0
 STOPPED, TERMINATED = 130, 143
@@ -135,12 +138,12 @@ def _held_by(server: ServerClient, identity: str) -> str:
     return ""
 
 
-def exit_code(phase: str, pods: list[dict[str, Any]]) -> int:
+def exit_code(phase: str, pods: list[Pod]) -> int:
     """The exit code of the rank that failed first (by end time); else 0 for a completed job and 1 for any other phase.
 
     A rank may fail after the master has succeeded: then the job is complete, but the exit code still reports the failure."""
     failed = sorted((p for p in pods if p["exitCode"]), key=lambda p: str(p["completedAt"] or ""))
-    return int(failed[0]["exitCode"]) if failed else int(phase != "Completed")
+    return int(failed[0]["exitCode"] or 0) if failed else int(phase != "Completed")
 
 
 def _first_failure_code(diagnosis: dict[str, Any]) -> int:

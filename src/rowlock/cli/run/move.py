@@ -11,7 +11,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rowlock.cli import client
 from rowlock.cli.client import ServerClient
@@ -21,6 +21,9 @@ from rowlock.cli.history.runs import find_run, had_shell_environment, kept_reque
 from rowlock.cli.lookups import WORKLOADS
 from rowlock.cli.output import show, show_json, tell
 from rowlock.cli.run.request import HOST_IMAGE
+
+if TYPE_CHECKING:
+    from rowlock.answers.workloads import Run
 
 
 def move(line: CommandLine) -> None:
@@ -46,13 +49,13 @@ def move(line: CommandLine) -> None:
     _settle_here(line, server, run)
 
 
-def _shell_marker(run: dict[str, Any]) -> dict[str, Any]:
+def _shell_marker(run: Run) -> dict[str, Any]:
     """Fields that tell the other program that the run had variables of a shell. Their values are in a Secret and are not
     moved."""
     return {"shellEnvironment": {"": ""}} if had_shell_environment(run) else {}
 
 
-def _pack_code(line: CommandLine, run: dict[str, Any], code: dict[str, Any]) -> dict[str, Any]:
+def _pack_code(line: CommandLine, run: Run, code: dict[str, Any]) -> dict[str, Any]:
     """The packed snapshot of the run's code, and the directories under which the request's paths lie."""
     from rowlock.cli.source.snapshot import SourceStore
 
@@ -112,7 +115,7 @@ def _submit(line: CommandLine, parcel: dict[str, Any]) -> dict[str, Any]:
     return answer
 
 
-def _settle_here(line: CommandLine, server: ServerClient, run: dict[str, Any]) -> None:
+def _settle_here(line: CommandLine, server: ServerClient, run: Run) -> None:
     """After the other cluster has accepted the job: delete the job here if --delete-here was given, else tell the user that
     it still exists here."""
     try:

@@ -7,7 +7,7 @@ import contextlib
 import json
 import os
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rowlock.cli import client
 from rowlock.cli.client import ServerClient
@@ -21,6 +21,9 @@ from rowlock.cli.run.command import PreparedRun, launch
 from rowlock.cli.run.console import CONSOLE_FIELDS, Console
 from rowlock.cli.run.request import HOST_IMAGE, environment_variables
 from rowlock.submit_fields import DISTRIBUTED
+
+if TYPE_CHECKING:
+    from rowlock.answers.workloads import Run
 
 NOT_KEPT = "(not kept)"
 """The archive stores this text instead of a secret value."""
@@ -40,9 +43,7 @@ def rerun(line: CommandLine) -> int:
 
 
 @contextlib.contextmanager
-def _prepare(
-    line: CommandLine, server: ServerClient, run: dict[str, Any], kept: dict[str, Any]
-) -> Iterator[PreparedRun]:
+def _prepare(line: CommandLine, server: ServerClient, run: Run, kept: dict[str, Any]) -> Iterator[PreparedRun]:
     body = json.loads(json.dumps(kept))
     body["name"], body["submitCommand"] = line.name or run["name"], typed_command(line)
     spec, code = body["spec"], run["ran"]["code"] or {}
@@ -77,7 +78,7 @@ def _prepare(
         yield PreparedRun(server, body, Console(), shell, copy, path, flag_of=_FLAG_OF, beginning=beginning)
 
 
-def _last_word(run: dict[str, Any], body: dict[str, Any]) -> str:
+def _last_word(run: Run, body: dict[str, Any]) -> str:
     """The last part of the REST path for this request. (A distributed workload of one pod is listed as a training.)"""
     if any(name in DISTRIBUTED for name in body["spec"]):
         return "distributed"

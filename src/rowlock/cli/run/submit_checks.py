@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from rowlock.cli.client import ServerClient
 from rowlock.cli.context import context_flags, project
@@ -13,6 +13,9 @@ from rowlock.cli.run.following import exit_code
 from rowlock.cli.streams import exec_commands
 from rowlock.cli.streams.logs import GONE_CHIEF, write_lines
 from rowlock.cli.submit.assets import says_image_elsewhere
+
+if TYPE_CHECKING:
+    from rowlock.answers.workloads import Workload
 
 _ENDED = ("Completed", "Failed")
 
@@ -80,7 +83,7 @@ def _tell_of_unread_input(line: CommandLine, name: str) -> None:
             )
 
 
-def _attach(line: CommandLine, server: ServerClient, body: dict[str, Any]) -> int:
+def _attach(line: CommandLine, server: ServerClient, body: Workload) -> int:
     """Attach to the chief pod, from its first line; if its program has ended already, print its log. Returns its exit code."""
     chief, previous = body["additionalFields"]["chief"], False
     if body["phase"] in _ENDED:
@@ -96,5 +99,5 @@ def _attach(line: CommandLine, server: ServerClient, body: dict[str, Any]) -> in
     return code
 
 
-def _reason(body: dict[str, Any]) -> str:
+def _reason(body: Workload) -> str:
     return str(body.get("phaseMessage") or f"`GET {WORKLOADS}/{body['id']}` shows more.")

@@ -5,7 +5,7 @@ Scripts parse these tables by width, so the order of headers and the two spaces 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rowlock.cli import client
 from rowlock.cli.client import list_all
@@ -16,6 +16,9 @@ from rowlock.cli.lookups import WORKLOADS, change_job, find_project, find_worklo
 from rowlock.cli.node_usage import SIMULATED
 from rowlock.cli.output import format_age, format_number, show, show_json, table, tell
 
+if TYPE_CHECKING:
+    from rowlock.answers.workloads import Pod, Workload
+
 HEADER = (
     "NAME", "STATUS", "AGE", "NODE", "IMAGE", "TYPE", "PROJECT", "USER", "GPUs Allocated (Requested)",
     "PODs Running (Pending)", "SERVICE URL(S)",
@@ -23,7 +26,7 @@ HEADER = (
 FINISHED_STATUSES = ("Succeeded", "Failed", "Deleted", "Preempted", "TimedOut")
 
 
-def list_workloads(line: CommandLine) -> list[dict[str, Any]]:
+def list_workloads(line: CommandLine) -> list[Workload]:
     """The workloads of the selected project or of all, sorted by project and name. Raises CommandError for an unknown
     project."""
     server, project_name = client.connect(line), project(line)
@@ -42,7 +45,7 @@ def index(line: CommandLine) -> None:
     show(table(HEADER, [_row(w) for w in workloads]))
 
 
-def _row(workload: dict[str, Any]) -> tuple[str, ...]:
+def _row(workload: Workload) -> tuple[str, ...]:
     extra = workload["additionalFields"]
     allocated = "-" if extra["status"] in FINISHED_STATUSES else format_number(workload["allocatedResources"]["gpu"])
     return (
@@ -60,7 +63,7 @@ def _row(workload: dict[str, Any]) -> tuple[str, ...]:
     )
 
 
-def _type_text(workload: dict[str, Any]) -> str:
+def _type_text(workload: Workload) -> str:
     return "Interactive" if workload["category"] == "Build" else "Train"
 
 
@@ -68,7 +71,7 @@ def _node_text(nodes: list[str]) -> str:
     return "N/A" if not nodes else nodes[0] if len(nodes) == 1 else "<multiple>"
 
 
-def _requested_gpus(workload: dict[str, Any]) -> str:
+def _requested_gpus(workload: Workload) -> str:
     return format_number(workload["workloadRequestedResources"]["gpu"]["request"])
 
 
@@ -103,7 +106,7 @@ def describe(line: CommandLine) -> int:
     return 0
 
 
-def description_rows(workload: dict[str, Any]) -> list[tuple[str, Any]]:
+def description_rows(workload: Workload) -> list[tuple[str, Any]]:
     """The rows of `describe job`: all keys of the first generation, in its order."""
     extra = workload["additionalFields"]
     return [
@@ -129,12 +132,12 @@ def description_rows(workload: dict[str, Any]) -> list[tuple[str, Any]]:
     ]
 
 
-def _duration(workload: dict[str, Any]) -> str:
+def _duration(workload: Workload) -> str:
     started = workload["additionalFields"]["startedAt"]
     return format_age(started, workload["completedAt"]) if started else "0s"
 
 
-def _node_and_ip(pod: dict[str, Any]) -> str:
+def _node_and_ip(pod: Pod) -> str:
     if not pod["nodeName"]:
         return ""
     return f"{pod['nodeName']}/{pod['hostIp']}" if pod.get("hostIp") else str(pod["nodeName"])
@@ -156,7 +159,7 @@ def _events_table(events: list[dict[str, Any]]) -> str:
     return table(("SOURCE", "TYPE", "AGE", "MESSAGE"), rows)
 
 
-def _workload_summary(workload: dict[str, Any], pods: list[dict[str, Any]]) -> dict[str, Any]:
+def _workload_summary(workload: Workload, pods: list[Pod]) -> dict[str, Any]:
     extra = workload["additionalFields"]
     return {
         "name": workload["name"],

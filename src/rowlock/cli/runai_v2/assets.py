@@ -57,7 +57,7 @@ def _workload_type(asset: dict[str, Any]) -> str:
     return str(asset["meta"].get("workloadType") or asset["meta"].get("kind") or "")
 
 
-COLUMNS = (
+COLUMNS: tuple[Column[dict[str, Any]], ...] = (
     Column("name", "Name", lambda a: a["meta"]["name"]),
     Column("scopeType", "Scope", _scope_type),
     Column("workloadType", "Workload Type", lambda a: a["meta"].get("workloadType") or ""),

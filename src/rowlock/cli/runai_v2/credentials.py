@@ -25,7 +25,7 @@ _FIELDS: dict[str, tuple[dict[str, str], str]] = {
     "accessKey": ({"access-key-id": "accessKeyId", "secret-access-key": "secretAccessKey"}, "secret-access-key"),
 }
 """Type → (key of an item → field of the request; the key whose value is secret and may come from --secret-file)."""
-_COLUMNS = (
+_COLUMNS: tuple[Column[dict[str, Any]], ...] = (
     Column("name", "Name", lambda one: one["name"]),
     Column("type", "Type", lambda one: one["type"]),
     Column("keys", "Keys", lambda one: ", ".join(one["spec"]["keys"])),

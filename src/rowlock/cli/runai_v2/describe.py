@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from rowlock.cli import client
 from rowlock.cli.grammar import CommandLine
@@ -14,12 +14,17 @@ from rowlock.cli.output import format_number, show, show_json, table, tell
 from rowlock.cli.runai_v2.tables import show_yaml
 from rowlock.cli.runai_v2.workloads import format_pods, named_workload
 
+if TYPE_CHECKING:
+    from rowlock.answers.workloads import Pod, WorkloadDetailed
+
+T = TypeVar("T")
+
 
 def describe(line: CommandLine) -> None:
     server, workload = named_workload(line)
     path = f"{WORKLOADS}/{workload['id']}"
-    body: dict[str, Any] = server.get(path)
-    pods = client.list_all(server, f"{path}/pods", "pods")
+    body: WorkloadDetailed = server.get(path)
+    pods: list[Pod] = client.list_all(server, f"{path}/pods", "pods")
     events = client.list_all(server, f"{path}/events", "events", sortOrder=line.sortEvents)
     shown_pods, shown_events = _first(pods, line.pod_limit), _first(events, line.event_limit)
     if line.output != "table":
@@ -40,7 +45,7 @@ def describe(line: CommandLine) -> None:
         tell(SIMULATED)
 
 
-def _first(items: list[dict[str, Any]], limit: int) -> list[dict[str, Any]]:
+def _first(items: list[T], limit: int) -> list[T]:
     return items if limit < 0 else items[:limit]
 
 
@@ -48,7 +53,7 @@ def _lines(rows: Iterator[tuple[str, Any]]) -> str:
     return "\n".join(f"{key + ':':<19} {value}".rstrip() for key, value in rows)
 
 
-def _general_rows(body: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+def _general_rows(body: WorkloadDetailed) -> Iterator[tuple[str, Any]]:
     extra = body["additionalFields"]
     yield "Name", body["name"]
     yield "Namespace", body["namespace"]
@@ -73,7 +78,7 @@ def _general_rows(body: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     yield "Ended at", body["completedAt"] or ""
 
 
-def _compute_table(body: dict[str, Any]) -> str:
+def _compute_table(body: WorkloadDetailed) -> str:
     requested, allocated = body["workloadRequestedResources"], body["allocatedResources"]
     rows = [("GPU Compute", f"{requested['gpu']['request']:.2f}", f"{allocated['gpu']:.2f}")]
     if "gpuMemory" in allocated:
@@ -83,7 +88,7 @@ def _compute_table(body: dict[str, Any]) -> str:
     return table(("Resource", "Requested", "Allocated"), rows, gap=3)
 
 
-def _pod_table(pods: list[dict[str, Any]], total: int) -> str:
+def _pod_table(pods: list[Pod], total: int) -> str:
     if not pods:
         return "No pods" if not total else f"{total} pods are not shown (--pod-limit)"
     rows = [
@@ -111,17 +116,17 @@ def _rest_note(shown: int, total: int, flag: str) -> str:
     return f"\n{total - shown} more ({flag} -1 shows all)" if shown < total else ""
 
 
-def _container_table(pods: list[dict[str, Any]]) -> str:
+def _container_table(pods: list[Pod]) -> str:
     rows = [(p["name"], c["name"], c["image"], c["startedAt"] or "") for p in pods for c in p["containers"]]
     return table(("Pod", "Container", "Image", "Started At"), rows) if rows else "No containers"
 
 
-def _network_section(pods: list[dict[str, Any]]) -> str:
+def _network_section(pods: list[Pod]) -> str:
     rows = [(p["name"], p["ip"]) for p in pods if p["ip"]]
     return "Networks\n" + table(("Pod", "Address"), rows) if rows else ""
 
 
-def _storage_section(server: client.ServerClient, body: dict[str, Any]) -> str:
+def _storage_section(server: client.ServerClient, body: WorkloadDetailed) -> str:
     """The volumes that the submit asked for; "" when there are none."""
     spec = server.get(f"{WORKLOADS}/distributed/{body['id']}").get("spec") or {}
     rows = []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rowlock.cli import client, node_usage
 from rowlock.cli.context import project, update_config
@@ -12,23 +12,26 @@ from rowlock.cli.lookups import PROJECTS, find_project, read_projects
 from rowlock.cli.output import format_age, format_number, show
 from rowlock.cli.runai_v2.tables import Column, fetch_page, is_table, show_list, slice_items
 
+if TYPE_CHECKING:
+    from rowlock.answers.cluster import Cluster, Project, WorkloadType
+
 # ---------------------------------------------------------------- projects
 
 
-def _quota(item: dict[str, Any]) -> float:
+def _quota(item: Project) -> float:
     return float(item["totalResources"]["gpuQuota"])
 
 
-def _allocated_gpus(item: dict[str, Any]) -> float:
+def _allocated_gpus(item: Project) -> float:
     return float(item["status"]["quotaStatus"]["allocated"]["gpu"])
 
 
-def _ratio(item: dict[str, Any]) -> str:
+def _ratio(item: Project) -> str:
     quota = _quota(item)
     return f"{100 * _allocated_gpus(item) / quota:.2f}%" if quota > 0 else "-"
 
 
-PROJECT_COLUMNS = (
+PROJECT_COLUMNS: tuple[Column[Project], ...] = (
     Column("name", "Name", lambda p: p["name"]),
     Column("gpuQuota", "GPU Quota", lambda p: f"{_quota(p):.2f}" if _quota(p) >= 0 else "-"),
     Column("allocatedGpus", "Allocated GPUs", lambda p: f"{_allocated_gpus(p):.2f}"),
@@ -88,7 +91,7 @@ def _project_resources(text: str) -> dict[str, Any]:
 # ---------------------------------------------------------------- clusters, departments
 
 
-CLUSTER_COLUMNS = (
+CLUSTER_COLUMNS: tuple[Column[Cluster], ...] = (
     Column("name", "Name", lambda c: c["name"]),
     Column("id", "Id", lambda c: c["uuid"]),
     Column("status", "Status", lambda c: c["status"]["state"]),
@@ -118,7 +121,7 @@ def set_cluster(line: CommandLine) -> None:
     show(f"cluster {cluster['name']} configured successfully")
 
 
-DEPARTMENT_COLUMNS = (
+DEPARTMENT_COLUMNS: tuple[Column[dict[str, Any]], ...] = (
     Column("name", "Name", lambda d: d["name"]),
     Column("projects", "Projects", lambda d: d["projects"]),
     Column("gpuQuota", "GPU Quota", lambda d: "-" if d["gpuQuota"] < 0 else f"{d['gpuQuota']:.2f}"),
@@ -144,7 +147,7 @@ def list_departments(line: CommandLine) -> int:
 # ---------------------------------------------------------------- nodes
 
 
-NODE_COLUMNS = (
+NODE_COLUMNS: tuple[Column[dict[str, Any]], ...] = (
     Column("name", "Node", lambda n: n["name"]),
     Column("status", "Status", lambda n: n["status"]),
     Column("nodePool", "Node Pool", lambda n: n["nodePool"]),
@@ -166,7 +169,10 @@ def list_nodes(line: CommandLine) -> int:
 
 
 def _show_gpus(
-    line: CommandLine, columns: Sequence[Column], items: list[dict[str, Any]], nodes: list[dict[str, Any]]
+    line: CommandLine,
+    columns: Sequence[Column[dict[str, Any]]],
+    items: list[dict[str, Any]],
+    nodes: list[dict[str, Any]],
 ) -> int:
     """Show a list of items with GPUs. With a table, also say on stderr if GPUs of `nodes` are simulated; other formats have a field."""
     code = show_list(line, columns, items)
@@ -175,7 +181,7 @@ def _show_gpus(
     return code
 
 
-POOL_COLUMNS = (
+POOL_COLUMNS: tuple[Column[dict[str, Any]], ...] = (
     Column("name", "Node Pool", lambda p: p["name"]),
     Column("nodes", "Nodes", lambda p: p["nodes"]),
     Column("gpus", "Total GPU Devices", lambda p: format_number(p["gpus"])),
@@ -215,7 +221,7 @@ def list_node_pools(line: CommandLine) -> int:
 # ---------------------------------------------------------------- claims, types
 
 
-CLAIM_COLUMNS = (
+CLAIM_COLUMNS: tuple[Column[dict[str, Any]], ...] = (
     Column("name", "Name", lambda c: c["metadata"]["name"]),
     Column("status", "Status", lambda c: (c.get("status") or {}).get("phase", "Pending")),
     Column("size", "Size", lambda c: c["spec"]["resources"]["requests"]["storage"]),
@@ -233,7 +239,7 @@ def list_claims(line: CommandLine) -> int:
     return show_list(line, CLAIM_COLUMNS, slice_items(line, items))
 
 
-TYPE_COLUMNS = (
+TYPE_COLUMNS: tuple[Column[WorkloadType], ...] = (
     Column("name", "Name", lambda t: t["name"]),
     Column("category", "Category", lambda t: t["category"]),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rowlock.cli import client
 from rowlock.cli.client import ServerClient
@@ -16,6 +16,9 @@ from rowlock.cli.output import parse_duration
 from rowlock.cli.runai_v2.workloads import named_workload
 from rowlock.cli.streams import exec_commands
 from rowlock.cli.streams.logs import GONE_CHIEF, find_pod_name, write_lines
+
+if TYPE_CHECKING:
+    from rowlock.answers.workloads import Workload
 
 _LOOK_AGAIN = 5.0
 """Seconds that one request may take; the server answers earlier when the phase is reached."""
@@ -44,7 +47,7 @@ def logs(line: CommandLine) -> None:
     write_lines(server.stream_pieces(f"{WORKLOADS}/{workload['id']}/pods/{pod}/logs", **options))
 
 
-def chief_pod(server: ServerClient, workload: dict[str, Any], *, follow: bool) -> str:
+def chief_pod(server: ServerClient, workload: Workload, *, follow: bool) -> str:
     """The default pod of a workload; with `follow`, wait until it is created."""
     while True:
         if chief := str(workload["additionalFields"]["chief"]):
@@ -56,7 +59,7 @@ def chief_pod(server: ServerClient, workload: dict[str, Any], *, follow: bool) -
         workload = server.get(path, **{"for": f"Pending,Initializing,{_STARTED}", "timeout": _LOOK_AGAIN})
 
 
-def _wait_for_start(server: ServerClient, workload: dict[str, Any], seconds: float) -> None:
+def _wait_for_start(server: ServerClient, workload: Workload, seconds: float) -> None:
     """Wait until the pods run or have run. Raises CommandError after `seconds`."""
     deadline = time.monotonic() + seconds
     while True:

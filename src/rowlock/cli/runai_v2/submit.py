@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rowlock.cli import client
 from rowlock.cli.context import project, typed_command
@@ -17,6 +17,9 @@ from rowlock.cli.submit.flags import ANY_FRAMEWORK
 from rowlock.cli.submit.request import request_specs
 from rowlock.cli.submit.sending import message_in_flags, send_submit
 from rowlock.submit_fields import SUBMIT_FIELDS, flag_names
+
+if TYPE_CHECKING:
+    from rowlock.answers.cluster import Project
 
 
 def any_framework(line: CommandLine) -> int:
@@ -148,7 +151,7 @@ def _is_job(obj: dict[str, Any]) -> bool:
     return str(obj.get("apiVersion", "")).startswith("kubeflow.org/") and str(obj["kind"]).endswith("Job")
 
 
-def _create_job(server: client.ServerClient, job: dict[str, Any], place: dict[str, Any]) -> str:
+def _create_job(server: client.ServerClient, job: dict[str, Any], place: Project) -> str:
     """Create a workload from a job's manifest and return its name."""
     metadata = job.get("metadata") or {}
     prefix = "" if metadata.get("name") else str(metadata.get("generateName") or "")
@@ -157,7 +160,7 @@ def _create_job(server: client.ServerClient, job: dict[str, Any], place: dict[st
     return str(made["metadata"]["name"])
 
 
-def _create_object(server: client.ServerClient, obj: dict[str, Any], place: dict[str, Any]) -> str:
+def _create_object(server: client.ServerClient, obj: dict[str, Any], place: Project) -> str:
     """The name of the object that was created."""
     namespace = place["status"]["namespace"]
     path = _collection_path(server, obj, namespace)

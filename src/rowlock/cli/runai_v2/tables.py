@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from rowlock.cli.client import ServerClient
 from rowlock.cli.context import read_config, update_config
@@ -15,13 +15,15 @@ RULE = "─"
 _REMEMBERED = "columns"
 """Key in the configuration: {command: the columns that --set-default-columns chose for it}."""
 
+T = TypeVar("T")
 
-class Column(NamedTuple):
+
+class Column(NamedTuple, Generic[T]):
     """A column of a list. `name`: its name in --columns. `width`: its minimum width in characters, as in Run:ai's table."""
 
     name: str
     title: str
-    read: Callable[[dict[str, Any]], Any]
+    read: Callable[[T], Any]
     width: int = 0
     is_shown: bool = True
 
@@ -33,7 +35,7 @@ def show_yaml(value: Any) -> None:
     show(yaml.safe_dump(value, sort_keys=False, allow_unicode=True))
 
 
-def ruled_table(columns: Sequence[Column], rows: Sequence[dict[str, Any]], *, header: bool = True) -> str:
+def ruled_table(columns: Sequence[Column[T]], rows: Sequence[T], *, header: bool = True) -> str:
     """A table with title-case headers, a rule of the table's full width, and at least two spaces between columns."""
     cells = [[str(column.read(row)) for column in columns] for row in rows]
     titles = [column.title for column in columns]
@@ -57,7 +59,7 @@ def _chosen_form(line: CommandLine) -> str:
     return form[0] if form else str(read_config(line).get("output") or "table")
 
 
-def show_list(line: CommandLine, columns: Sequence[Column], items: Sequence[dict[str, Any]], body: Any = None) -> int:
+def show_list(line: CommandLine, columns: Sequence[Column[T]], items: Sequence[T], body: Any = None) -> int:
     """Print the items in the requested format: --json, --yaml, --raw, else a table of the chosen columns. Returns 0."""
     wanted = _chosen_form(line)
     chosen = chosen_columns(line, columns)
@@ -73,7 +75,7 @@ def show_list(line: CommandLine, columns: Sequence[Column], items: Sequence[dict
     return 0
 
 
-def chosen_columns(line: CommandLine, columns: Sequence[Column]) -> list[Column]:
+def chosen_columns(line: CommandLine, columns: Sequence[Column[T]]) -> list[Column[T]]:
     """The columns of --columns, by name or title; else the default ones. Raises CommandError for an unknown column."""
     words = line.columns or (read_config(line).get(_REMEMBERED) or {}).get(line.verb)
     if not words or (line.set_default_columns and not line.columns):
@@ -90,7 +92,7 @@ def chosen_columns(line: CommandLine, columns: Sequence[Column]) -> list[Column]
     return chosen
 
 
-def _remember_columns(line: CommandLine, chosen: Sequence[Column]) -> None:
+def _remember_columns(line: CommandLine, chosen: Sequence[Column[Any]]) -> None:
     """Store the columns of --columns as the default of this command; without --columns, delete the stored default."""
     kept = {verb: names for verb, names in (read_config(line).get(_REMEMBERED) or {}).items() if verb != line.verb}
     update_config(
@@ -98,7 +100,7 @@ def _remember_columns(line: CommandLine, chosen: Sequence[Column]) -> None:
     )
 
 
-def fetch_page(line: CommandLine, server: ServerClient, path: str, name: str, **query: Any) -> list[dict[str, Any]]:
+def fetch_page(line: CommandLine, server: ServerClient, path: str, name: str, **query: Any) -> list[Any]:
     """The items of a paged list: all, or the part that --max-items, --limit, --offset and --next-token select."""
     token = line.next_token or ""
     if token and not is_digits(token):
@@ -119,7 +121,7 @@ def fetch_page(line: CommandLine, server: ServerClient, path: str, name: str, **
     return items
 
 
-def slice_items(line: CommandLine, items: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def slice_items(line: CommandLine, items: Sequence[T]) -> list[T]:
     """Apply --max-items, --limit, --offset and --next-token to a list that the server returns without paging."""
     limits = [n for n in (line.max_items, line.limit) if n is not None]
     start = int(line.next_token) if is_digits(line.next_token or "") else line.offset

@@ -6,7 +6,7 @@ Names are unique in a project across all types, so a verb of any family finds a 
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import TYPE_CHECKING
 
 from rowlock.cli import client
 from rowlock.cli.client import ServerClient
@@ -16,6 +16,9 @@ from rowlock.cli.lookups import WORKLOADS, change_job, find_project, find_worklo
 from rowlock.cli.output import ask, format_number, show, tell
 from rowlock.cli.runai_v2.tables import Column, fetch_page, show_list
 
+if TYPE_CHECKING:
+    from rowlock.answers.workloads import Workload
+
 STATUSES = "Creating Pending Initializing Running Degraded Stopping Stopped Resuming Completed Failed Deleting".split()
 FRAMEWORKS = {
     "pytorch": "PyTorch", "tensorflow": "TF", "tf": "TF", "mpi": "MPI", "xgboost": "XGBoost", "jax": "JAX",
@@ -23,7 +26,7 @@ FRAMEWORKS = {
 """Framework on the command line → framework of the REST API."""
 
 
-def format_pods(workload: dict[str, Any]) -> str:
+def format_pods(workload: Workload) -> str:
     """Running/requested pods: `2/3`, or `1/1-3` for an elastic workload."""
     requested = workload["requestedPods"]
     least, most = requested.get("min"), requested.get("max")
@@ -31,7 +34,7 @@ def format_pods(workload: dict[str, Any]) -> str:
     return f"{workload['runningPods']}/{wanted}"
 
 
-COLUMNS = (
+COLUMNS: tuple[Column[Workload], ...] = (
     Column("name", "Workload", lambda w: w["name"], 13),
     Column("type", "Type", lambda w: w["type"], 13),
     Column("status", "Status", lambda w: w["phase"], 12),
@@ -99,7 +102,7 @@ def list_workloads(line: CommandLine, types: tuple[str, ...] = (), framework: st
 # ---------------------------------------------------------------- one workload
 
 
-def named_workload(line: CommandLine, *, past: bool = False) -> tuple[ServerClient, dict[str, Any]]:
+def named_workload(line: CommandLine, *, past: bool = False) -> tuple[ServerClient, Workload]:
     """The workload with the name or --uuid on the command line. With `past` it may be deleted. Raises CommandError."""
     server = client.connect(line)
     identity, name_flag = getattr(line, "uuid", None), getattr(line, "name", None)
@@ -115,7 +118,7 @@ def named_workload(line: CommandLine, *, past: bool = False) -> tuple[ServerClie
     return server, workload
 
 
-def _check_kind(line: CommandLine, workload: dict[str, Any]) -> None:
+def _check_kind(line: CommandLine, workload: Workload) -> None:
     """Raise CommandError when the workload does not have the type of --type or the framework of --framework."""
     wanted_type, wanted_framework = getattr(line, "type", None), getattr(line, "framework", None)
     is_training = (
@@ -132,10 +135,11 @@ def _check_kind(line: CommandLine, workload: dict[str, Any]) -> None:
         )
 
 
-def workload_by_id(server: ServerClient, identity: str) -> dict[str, Any]:
+def workload_by_id(server: ServerClient, identity: str) -> Workload:
     """The workload with this id, as the REST API returns it. Raises CommandError when there is none."""
     try:
-        return dict(server.get(f"{WORKLOADS}/{identity}"))
+        found: Workload = server.get(f"{WORKLOADS}/{identity}")
+        return found
     except client.StatusError as refusal:
         if refusal.status != 404:
             raise

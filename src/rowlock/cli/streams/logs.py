@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections import deque
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rowlock.cli import client
 from rowlock.cli.context import context_flags, project
@@ -14,6 +14,9 @@ from rowlock.cli.live_lines import TERMINAL
 from rowlock.cli.logs.folding import fold_followed, fold_lines
 from rowlock.cli.lookups import WORKLOADS, find_workload_or_past
 from rowlock.cli.output import parse_duration, tell
+
+if TYPE_CHECKING:
+    from rowlock.answers.workloads import Pod, Workload
 
 GONE_CHIEF = "chief"
 """The name by which the server finds the default pod of a job whose pods are gone."""
@@ -69,7 +72,7 @@ def logs(line: CommandLine) -> None:
     write_merged(server, f"{path}/logs", previous=line.previous, **options)
 
 
-def _tell_why_nothing_comes(line: CommandLine, workload: dict[str, Any]) -> None:
+def _tell_why_nothing_comes(line: CommandLine, workload: Workload) -> None:
     """Tell the user why a followed job prints nothing yet."""
     name, phase, reason = workload["name"], workload["phase"], workload.get("phaseMessage")
     if phase == "Stopped":
@@ -78,7 +81,7 @@ def _tell_why_nothing_comes(line: CommandLine, workload: dict[str, Any]) -> None
         tell(f"Job {name} is {phase.lower()}: {reason}")
 
 
-def find_pod_name(server: client.ServerClient, workload: dict[str, Any], word: str, *, gone: bool = False) -> str:
+def find_pod_name(server: client.ServerClient, workload: Workload, word: str, *, gone: bool = False) -> str:
     """The full name of a pod, from its name or the part after the job's name. With `gone` the pod may be deleted: the server then
     resolves the name. Raises CommandError."""
     names = [p["name"] for p in client.list_all(server, f"{WORKLOADS}/{workload['id']}/pods", "pods")]
@@ -93,12 +96,12 @@ def find_pod_name(server: client.ServerClient, workload: dict[str, Any], word: s
     )
 
 
-def selected_pod(server: client.ServerClient, workload: dict[str, Any], line: CommandLine) -> str:
+def selected_pod(server: client.ServerClient, workload: Workload, line: CommandLine) -> str:
     """The existing pod that `--pod` or `--rank` names; "" when neither flag is given. Raises CommandError."""
     return _choose_pod(server, workload, line, gone=False).name
 
 
-def _choose_pod(server: client.ServerClient, workload: dict[str, Any], line: CommandLine, *, gone: bool) -> _ChosenPod:
+def _choose_pod(server: client.ServerClient, workload: Workload, line: CommandLine, *, gone: bool) -> _ChosenPod:
     rank = getattr(line, "rank", None)
     if line.pod and rank is not None:
         raise CommandError("--pod and --rank both name a pod: give one of them", 2)
@@ -109,7 +112,7 @@ def _choose_pod(server: client.ServerClient, workload: dict[str, Any], line: Com
     return _ChosenPod(find_pod_name(server, workload, line.pod, gone=gone) if line.pod else "")
 
 
-def _pod_of_rank(server: client.ServerClient, workload: dict[str, Any], rank: int, *, gone: bool) -> _ChosenPod:
+def _pod_of_rank(server: client.ServerClient, workload: Workload, rank: int, *, gone: bool) -> _ChosenPod:
     """The pod that runs this rank of the job. Raises CommandError when there is none."""
     pods = client.list_all(server, f"{WORKLOADS}/{workload['id']}/pods", "pods")
     ranks = {p["rank"]: str(p["name"]) for p in pods}
@@ -126,7 +129,7 @@ def _pod_of_rank(server: client.ServerClient, workload: dict[str, Any], rank: in
     raise CommandError(f"{workload['name']} has no rank {rank}; it has {', '.join(ranks)}.")
 
 
-def _pod_of_launched_rank(workload: dict[str, Any], rank: int, pods: list[dict[str, Any]]) -> _ChosenPod | None:
+def _pod_of_launched_rank(workload: Workload, rank: int, pods: list[Pod]) -> _ChosenPod | None:
     """The pod in which torchrun starts this rank, the newest if it was recreated. None when it is unknown which ranks torchrun starts.
     Raises CommandError when the job has no such rank."""
     launched = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rowlock.cli import client
 from rowlock.cli.client import ServerClient
@@ -13,6 +13,9 @@ from rowlock.cli.context import project
 from rowlock.cli.grammar import CommandError, CommandLine
 from rowlock.cli.lookups import find_workload
 from rowlock.cli.output import format_duration, format_number, show, show_json, table, tell
+
+if TYPE_CHECKING:
+    from rowlock.answers.workloads import Usage, UsageOfNode, UsageOfPod, UsageOfWorkload, Used, WorkloadUsage
 
 _CLEAR = "\x1b[H\x1b[J"
 _USED = ("CPU", "MEMORY", "GPU USE", "GPU MEMORY", "DISK R/W", "NET IN/OUT")
@@ -58,49 +61,51 @@ def _watch(server: ServerClient, path: str, query: dict[str, str], interval: int
         return 0
 
 
-def _draw(answer: dict[str, Any], project_name: str) -> Iterator[str]:
+def _draw(answer: Any, project_name: str) -> Iterator[str]:
     """The tables as text. `project_name` is "" for all projects: the table of jobs then has a column PROJECT."""
     with_project = not project_name
     if "pods" in answer:
-        yield _header_line(answer)
-        yield table(("RANK", "POD", "NODE", "GPUS", *_USED), [_pod_row(pod) for pod in answer["pods"]])
+        one: WorkloadUsage = answer
+        yield _header_line(one)
+        yield table(("RANK", "POD", "NODE", "GPUS", *_USED), [_pod_row(pod) for pod in one["pods"]])
         return
-    if answer["nodes"]:
+    whole: Usage = answer
+    if whole["nodes"]:
         yield table(
             ("NODE", "PODS", "CPU", "CPU%", "MEMORY", "MEMORY%", "GPUS", "GPU USE"),
-            list(map(_node_row, answer["nodes"])),
+            list(map(_node_row, whole["nodes"])),
         )
         yield ""
-    if not answer["workloads"]:
+    if not whole["workloads"]:
         others = f" This is project {project_name}; -A shows all projects." if project_name else ""
         yield f"No job runs or waits.{others}"
         return
     names = ("JOB", *(("PROJECT",) if with_project else ()), "PHASE", "PODS", "GPUS", *_USED, "IDLE")
-    yield table(names, [_job_row(job, with_project=with_project) for job in answer["workloads"]])
+    yield table(names, [_job_row(job, with_project=with_project) for job in whole["workloads"]])
 
 
-def _header_line(job: dict[str, Any]) -> str:
+def _header_line(job: WorkloadUsage) -> str:
     idle = f", idle for {format_duration(job['idleSeconds'])}" if job["idleSeconds"] is not None else ""
     pods = "1 pod" if job["podCount"] == 1 else f"{job['podCount']} pods"
     return f"{job['name']}: {job['phase']}, {pods}{idle}"
 
 
-def _usage_columns(usage: dict[str, Any]) -> tuple[str, ...]:
+def _usage_columns(usage: Used) -> tuple[str, ...]:
     return (
         format_cores(usage["cpuCores"]),
         format_bytes(usage["memoryBytes"]),
         format_percent(usage["gpuUtilization"]),
         format_bytes(usage["gpuMemoryBytes"]),
-        rate_pair(usage, "diskReadBytes", "diskWriteBytes"),
-        rate_pair(usage, "netReceiveBytes", "netTransmitBytes"),
+        rate_pair(usage["diskReadBytes"], usage["diskWriteBytes"]),
+        rate_pair(usage["netReceiveBytes"], usage["netTransmitBytes"]),
     )
 
 
-def _pod_row(pod: dict[str, Any]) -> tuple[str, ...]:
+def _pod_row(pod: UsageOfPod) -> tuple[str, ...]:
     return (pod["rank"], pod["name"], pod["node"] or "-", format_number(pod["gpus"]), *_usage_columns(pod["usage"]))
 
 
-def _job_row(job: dict[str, Any], *, with_project: bool) -> tuple[str, ...]:
+def _job_row(job: UsageOfWorkload, *, with_project: bool) -> tuple[str, ...]:
     idle = "-" if job["idleSeconds"] is None else format_duration(job["idleSeconds"])
     return (
         job["name"],
@@ -113,7 +118,7 @@ def _job_row(job: dict[str, Any], *, with_project: bool) -> tuple[str, ...]:
     )
 
 
-def _node_row(node: dict[str, Any]) -> tuple[str, ...]:
+def _node_row(node: UsageOfNode) -> tuple[str, ...]:
     usage = node["usage"]
     return (
         node["name"],
@@ -165,11 +170,11 @@ def part_of(value: float | None, whole: float | None) -> float | None:
     return None if value is None or not whole else 100 * value / whole
 
 
-def rate_pair(usage: dict[str, Any], one: str, other: str) -> str:
+def rate_pair(one: float | None, other: float | None) -> str:
     """Two rates as `in/out`, in bytes per second."""
-    if usage[one] is None and usage[other] is None:
+    if one is None and other is None:
         return "-"
-    return f"{format_bytes(usage[one])}/{format_bytes(usage[other])}"
+    return f"{format_bytes(one)}/{format_bytes(other)}"
 
 
 def read_idle_seconds(server: ServerClient) -> dict[str, int]:
