@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 
-from rowlock.controllers.turn_budget import SLICE, SharedTurn, TurnBudget
+from rowlock.controllers.turn_budget import SLICE, OnePerTurn, SharedTurn, TurnBudget
 
 
 def turns_of_others(budget: TurnBudget, pieces: int) -> int:
@@ -61,3 +61,21 @@ def test_pieces_of_many_tasks_share_a_turn() -> None:
     asyncio.run(body())
     assert [number for number, _ in done] == [0, 1, 2, 3, 4]
     assert len({turn for _, turn in done}) == 5
+
+
+def test_one_piece_a_turn_in_the_order_of_the_calls() -> None:
+    async def body() -> list[tuple[int, int]]:
+        turns, turn, done = OnePerTurn(), 0, list[tuple[int, int]]()
+
+        async def work(number: int) -> None:
+            await turns.wait()
+            done.append((number, turn))
+
+        tasks = [asyncio.ensure_future(work(number)) for number in range(5)]
+        while not all(task.done() for task in tasks):
+            await asyncio.sleep(0)
+            turn += 1
+        return done
+
+    done = asyncio.run(body())
+    assert [number for number, _ in done] == list(range(5)) and len({turn for _, turn in done}) == 5

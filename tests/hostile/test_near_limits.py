@@ -12,7 +12,8 @@ from random import Random
 
 import pytest
 from tests.hostile.limits.barrage import Barrage, Neighbour
-from tests.hostile.limits.shots import KNOWN, drawn
+from tests.hostile.limits.draws import drawn
+from tests.hostile.limits.known import KNOWN
 
 LONGEST_TURN = 2.0  # seconds of its processor
 LONGEST_ANSWER = 60.0  # seconds, while other tests have the machine, too
@@ -34,6 +35,7 @@ def test_valid_objects_near_every_limit_stop_nobody(tmp_path: Path) -> None:
                 barrage.clear()
             for shot in islice(drawn("first"), DRAWN):
                 barrage.fire(shot)
+            barrage.take_late_turns()
             assert barrage.threads() <= MOST_THREADS
         finally:
             neighbour.stop()

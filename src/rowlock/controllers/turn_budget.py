@@ -48,6 +48,18 @@ class SharedTurn:
         self._spent = 0.0
 
 
+class OnePerTurn:
+    """`await turns.wait()` before a piece of work that takes some milliseconds: each turn of the loop has one of them, in the order of
+    their calls."""
+
+    def __init__(self) -> None:
+        self._waiting = asyncio.Lock()
+
+    async def wait(self) -> None:
+        async with self._waiting:
+            await asyncio.sleep(0)
+
+
 async def take_slices(items: Sequence[T], size: int) -> AsyncIterator[Sequence[T]]:
     """Slices of `size` items, yielding to the event loop between them; a short sequence is one slice and does not yield."""
     for start in range(0, len(items), size):

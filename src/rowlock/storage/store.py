@@ -34,7 +34,7 @@ from rowlock.api import (
     WriteSequence,
     is_large,
 )
-from rowlock.controllers.turn_budget import TurnBudget
+from rowlock.controllers.turn_budget import OnePerTurn, TurnBudget
 from rowlock.controllers.view.state import FIRST_KEY, State, StoredChange
 from rowlock.errors import ApiError, Expired, NotTried, Unavailable, Unsupported, not_found
 from rowlock.kinds import Kind
@@ -84,7 +84,7 @@ class Store:
         self.core, self._log_source = core, log_source
         self._journal = journal
         self.watch_cache = WatchCache(core.revision, window)
-        self._large_writes = LargeWrites(core)
+        self._large_writes, self._large_deletes = LargeWrites(core), OnePerTurn()
         self._group_commit = GroupCommit(core, journal, self.watch_cache.publish) if journal else None
 
     @classmethod
@@ -299,6 +299,8 @@ class Store:
 
     async def delete(self, kind: Kind, namespace: str, name: str, *, options: DeleteOptions = DELETE) -> Object:
         scope = namespace if kind.namespaced else ""
+        if len(self.get_encoded(kind, scope, name) or b"") > LARGE_WRITE:
+            await self._large_deletes.wait()  # the whole object is encoded once more: hundreds of them are many turns
         return await self._write_durably(lambda: self.core.delete(kind, scope, name, options))
 
     async def bind(

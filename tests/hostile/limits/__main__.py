@@ -1,6 +1,6 @@
 """Shots for HOSTILE_SECONDS (600) from HOSTILE_SEED (today's date); exit code 1 for a turn or an answer that took too long.
 
-`HOSTILE_SHAPES=owners,role` plays shapes of `shots.KNOWN` alone, and prints what each costs.
+`HOSTILE_SHAPES=owners,role` plays shapes of `known.KNOWN` alone, and prints what each costs.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from pathlib import Path
 from random import Random
 
 from tests.hostile.limits.barrage import Barrage, Neighbour
-from tests.hostile.limits.shots import KNOWN, drawn
+from tests.hostile.limits.draws import drawn
+from tests.hostile.limits.known import KNOWN
 
 LONGEST_TURN, LONGEST_ANSWER = 0.1, 2.0  # seconds
 CLEAR_EVERY = 40
@@ -40,14 +41,16 @@ def main() -> int:
                 )
             end = time.monotonic() + seconds
             for number, shot in enumerate(shots, 1):
-                impact = barrage.fire(shot)
-                if impact.turn > LONGEST_TURN or impact.failure or only:
-                    print(impact, flush=True)
+                barrage.fire(shot)
                 if number % CLEAR_EVERY == 0:
                     barrage.clear()
                 if time.monotonic() > end:
                     break
             neighbour.stop()
+            barrage.take_late_turns()
+    for impact in barrage.impacts:
+        if impact.turn > LONGEST_TURN or impact.failure or only:
+            print(impact)
     slow = [i for i in barrage.impacts if i.turn > LONGEST_TURN or i.failure]
     longest = max((took for _, took in neighbour.answers), default=0.0)
     print(

@@ -40,6 +40,11 @@ class Impact:
     growth: int = 0
     """Resident bytes that the server has more than before."""
 
+    def add(self, turn: dict[str, Any]) -> None:
+        """Take a turn of the loop, as a line of the notes has it, into account."""
+        if turn["cpu"] > self.turn:
+            self.turn, self.where = turn["cpu"], turn["where"]
+
     def __str__(self) -> str:
         return f"{self.turn * 1000:6.0f} ms {self.growth >> 20:5d} MiB {self.code} {self.shot.what}\n        {self.failure or self.where}"
 
@@ -137,7 +142,7 @@ class Barrage:
 
     def fire(self, shot: Shot) -> Impact:
         before = self._resident()
-        self._new_turns()
+        self.take_late_turns()
         code, said = self.ask(shot.verb, shot.path, shot.body, shot.media, shot.user)
         self.codes[code] += 1
         impact = Impact(shot, code)
@@ -150,14 +155,19 @@ class Barrage:
         while time.monotonic() - quiet < QUIET:
             for turn in self._new_turns():
                 quiet = time.monotonic()
-                if turn["cpu"] > impact.turn:
-                    impact.turn, impact.where = turn["cpu"], turn["where"]
+                impact.add(turn)
             time.sleep(0.02)
             if self.process.poll() is not None:
                 raise AssertionError(f"{shot.what}: the server ended\n{self.last_words()}")
         impact.growth = self._resident() - before
         self.impacts.append(impact)
         return impact
+
+    def take_late_turns(self) -> None:
+        """What follows a shot only after a while is its impact, too; the last shot's is."""
+        for turn in self._new_turns():
+            if self.impacts:
+                self.impacts[-1].add(turn)
 
     def clear(self) -> None:
         """Nothing of the shots is left in the namespace."""

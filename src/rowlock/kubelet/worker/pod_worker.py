@@ -11,7 +11,7 @@ from typing import Any
 
 from rowlock import kinds
 from rowlock.api import Api, DeleteOptions, View
-from rowlock.controllers.turn_budget import SharedTurn
+from rowlock.controllers.turn_budget import SharedTurn, TurnBudget
 from rowlock.errors import NotFound, Unavailable
 from rowlock.kubelet.node import eviction, gpus, pids_watch
 from rowlock.kubelet.node.node_context import NodeContext
@@ -80,6 +80,7 @@ class PodWorker:
         seconds, before a second restart."""
         self._api, self._view, self._host, self._node = api, view, host, node
         self._directories, self._runtime, self._contexts = directories, runtime, contexts
+        self._measuring = TurnBudget()
         self._volumes, self._starter = volumes, starter
         self._prober, self._image_puller = prober, image_puller
         self._runs, self._record_event, self._backoff = runs, record_event, backoff
@@ -332,6 +333,7 @@ class PodWorker:
 
     async def measure_disk(self, state: PodState) -> bool:
         """Measures the pod's disk usage; True if it exceeds a limit, which evicts the pod."""
+        await self._measuring.pause_if_due()  # thousands of volumes of dozens of pods are one sweep
         card = state.card
         pod_object = self._view.get(kinds.POD, card.namespace, card.name)
         if pod_object is None or uid(pod_object) != card.uid or state.finished or state.evicted:
