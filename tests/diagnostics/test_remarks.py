@@ -255,5 +255,20 @@ def test_sockets_of_two_programs_are_told_apart_from_those_of_one() -> None:
     assert are_connected([rank(programs[0].pid, "a"), rank(programs[1].pid, "b")]) is None, "they have ended"
 
 
+def test_ranks_without_sockets_cost_no_search_through_all_connections(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel goes through its whole table for each namespace: 5 ms and more, where a look shall cost a part of that."""
+
+    def refuse(pid: int) -> Any:
+        raise AssertionError(f"the connections of {pid} are read")
+
+    monkeypatch.setattr(rank_connections, "read_connections", refuse)
+    sleeper = [sys.executable, "-c", "import sys; print(flush=True); sys.stdin.read()"]
+    with subprocess.Popen(sleeper, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as program:
+        assert program.stdout is not None
+        program.stdout.readline()
+        assert are_connected([rank(program.pid, "a"), rank(program.pid, "b")]) is False
+        program.communicate()
+
+
 def rank(pid: int, pod: str) -> Any:
     return SimpleNamespace(pid=pid, start_ticks=ticks(pid), running_pod=SimpleNamespace(pod={"metadata": {"uid": pod}}))

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from tests.waiting import until
 
 from rowlock.diagnostics.rank_processes import find_python_ranks
 
@@ -79,8 +80,7 @@ def started(how: str, place: Path) -> Iterator[tuple[int, list[int]]]:
 )
 def test_children_that_are_connected_are_ranks(tmp_path: Path, how: str, are_ranks: bool) -> None:
     with started(how, tmp_path) as (program, children):
-        expected = children if are_ranks else [program]
-        deadline = time.monotonic() + 60  # the program may not have come to its wait yet
-        while find_python_ranks(program) != [(pid, "") for pid in expected]:
-            assert time.monotonic() < deadline, find_python_ranks(program)
-            time.sleep(0.1)
+        expected = [(pid, "") for pid in (children if are_ranks else [program])]
+        until(
+            lambda: find_python_ranks(program) == expected, "the program waits for them", 60
+        )  # it may not have come to that yet

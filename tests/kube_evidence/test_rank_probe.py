@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.diagnostics.test_spawned_ranks import started
+from tests.waiting import until
 
 from rowlock.diagnosis.rendezvous import Rendezvous, parse_rendezvous
 from rowlock.diagnosis.stacks import parse_stack
@@ -225,6 +227,15 @@ def test_the_same_processes_are_ranks_as_on_one_machine(
         found = rank_probe.ranks_below(pid, tree, rank_probe.read_environ(pid))
         assert sorted(found) == sorted(rank_processes.find_python_ranks(pid))
         assert sorted(number for _, number in found) == numbers
+
+
+@pytest.mark.parametrize("how", ["connected", "inherited", "without a framework"])
+def test_ranks_without_numbers_are_those_of_one_machine(tmp_path: Path, how: str) -> None:
+    with started(how, tmp_path) as (program, children):
+        expected = [(pid, "") for pid in (children if how == "connected" else [program])]
+        until(lambda: rank_processes.find_python_ranks(program) == expected, "the program waits for them", 60)
+        tree = {program: children, **{child: [] for child in children}}
+        assert rank_probe.ranks_below(program, tree, rank_probe.read_environ(program)) == expected
 
 
 def has_namespaces() -> bool:

@@ -32,6 +32,9 @@ MEETING_VARIABLES = ("rank", "world_size", "rendezvous_count", "group_rank", "gr
 """Local variables of torch's functions that `parse_rendezvous` reads."""
 MOST_WORDS = 64
 """Maximum of reported words of a torchrun's command line."""
+FRAMEWORKS = ("torch", "tensorflow", "jaxlib", "paddle", "mpi4py", "xgboost", "lightgbm", "mindspore")
+"""Packages whose native code identifies a process as a training."""
+ESTABLISHED = "01"
 MPI_VARIABLES = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK")
 
 
@@ -102,8 +105,52 @@ def ranks_below(pid: int, tree: dict[int, list[int]], pod_env: dict[str, str]) -
         return [(pid, number)]
     below = [rank for child in tree[pid] for rank in ranks_below(child, tree, pod_env)]
     if found_python:
-        return [rank for rank in below if rank[1]] or [(pid, "")]
+        spawned = [child for child in tree[pid] if is_python(child)]
+        return [rank for rank in below if rank[1]] or [(each, "") for each in ranks_among(pid, spawned) or [pid]]
     return below
+
+
+def ranks_among(parent: int, spawned: list[int]) -> list[int]:
+    """The children of a process that are ranks without numbers (`torch.multiprocessing.spawn`), in the order of their starts: Python with a
+    framework, connected to each other, while the parent waits."""
+    if len(spawned) < 2 or stat_fields(parent)[:1] != [b"S"]:
+        return []
+    sockets = {pid: found for pid in spawned if has_framework(pid) and (found := socket_inodes(pid))}
+    if len(sockets) < 2:
+        return []
+    table, shared = connections(parent), socket_inodes(parent)
+    ends: dict[tuple[str, str], int] = {}
+    for pid, inodes in sockets.items():
+        own = inodes - shared.union(*(held for other, held in sockets.items() if other != pid))
+        ends |= {table[inode]: pid for inode in own & table.keys()}
+    peers = {pid for (near, far), pid in ends.items() if ends.get((far, near), pid) != pid}
+    return sorted(peers, key=lambda pid: int((stat_fields(pid) or [b"0"] * 20)[19]))
+
+
+def has_framework(pid: int) -> bool:
+    maps = read_file(f"/proc/{pid}/maps")
+    return any(f"-packages/{name}/".encode() in maps for name in FRAMEWORKS)
+
+
+def socket_inodes(pid: int) -> set[str]:
+    try:
+        targets = [read_link(pid, f"fd/{name}") for name in os.listdir(f"/proc/{pid}/fd")]
+    except OSError:
+        return set()
+    return {target[8:-1] for target in targets if target.startswith("socket:[")}
+
+
+def connections(pid: int) -> dict[str, tuple[str, str]]:
+    """Socket inode → both ends of an established TCP connection, the local one first."""
+    lines = [
+        line.split() for name in ("tcp", "tcp6") for line in read_file(f"/proc/{pid}/net/{name}").decode().splitlines()
+    ]
+    return {f[9]: (plain_end(f[1]), plain_end(f[2])) for f in lines if len(f) > 9 and f[3] == ESTABLISHED}
+
+
+def plain_end(text: str) -> str:
+    """Address and port; an IPv4-mapped IPv6 address becomes the IPv4 address."""
+    return text[24:] if text.startswith("0000000000000000FFFF0000") else text
 
 
 def with_descendants(pid: int, tree: dict[int, list[int]]) -> list[int]:
