@@ -19,7 +19,7 @@ from rowlock.kube.client import Kube
 from rowlock.kube.connection import Connection
 from rowlock.kube.proxy.container_command import CommandResult
 from rowlock.kube_evidence import rank_observer
-from rowlock.kube_evidence.rank_observer import RankObserver, script_runner
+from rowlock.kube_evidence.rank_observer import LOG_LINES, RankObserver, script_runner
 from rowlock.objects import Object, seconds
 
 NOW = "2026-01-02T03:14:05Z"
@@ -62,11 +62,13 @@ class Played(Kube):
         super().__init__(cast(Connection, object()))
         self.answers, self.stamps = answers, stamps or {}
         self.asked: list[tuple[str, str, str]] = []
+        self.words = ["a line"]
 
     async def log(self, namespace: str, pod: str, options: LogOptions = LogOptions()) -> AsyncIterator[bytes]:
-        assert options.tail == 1 and options.timestamps
-        if pod in self.stamps:
-            yield f"{self.stamps[pod]} a line\n".encode()
+        assert options.tail == LOG_LINES and options.timestamps
+        for line in self.words:
+            if pod in self.stamps:
+                yield f"{self.stamps[pod]} {line}\n".encode()
 
     async def run(
         self, connection: Any, place: tuple[str, str, str], command: Sequence[str], timeout: float, stdin: bytes
@@ -112,6 +114,28 @@ def test_who_keeps_the_others_waiting_is_named() -> None:
         ("rank 0", "all_reduce", 600.0), ("rank 1", "", 30.0),
     ]  # fmt: skip
     assert kube.asked == [("n", "j-master-0", "pytorch"), ("n", "j-worker-0", "pytorch")]
+
+
+def test_the_error_with_which_a_log_ended_is_told_once_its_rank_is_silent() -> None:
+    """As on one machine: the thread that loaded the batches has died, and the main thread waits for the next one."""
+
+    def sentence(stamp: str) -> str:
+        kube = Played({"j-master-0": [rank("0", WAITS)], "j-worker-0": [rank("1", LOADS)]}, {"j-worker-0": stamp})
+        kube.words = [
+            "step 3",
+            "Traceback (most recent call last):",
+            '  File "/w/t.py", line 3, in load',
+            "KeyError: 'tokens'",
+        ]
+        return str(observed(kube, pod("master"), pod("worker"))["verdict"]["sentence"])
+
+    told = "rank 1 (pod j-worker-0, node node-1) keeps the others waiting: "
+    said = sentence("2026-01-02T03:13:35.123456789Z")
+    assert (
+        said.startswith(told)
+        and "after its log had ended with KeyError: 'tokens' (t.py:3 in load); rank 0 waits" in said
+    )
+    assert "KeyError" not in sentence("2026-01-02T03:14:04.123456789Z"), "it may go on"
 
 
 def test_what_is_missing_where_ranks_wait_for_each_other_to_come() -> None:

@@ -23,7 +23,8 @@ from rowlock.controllers.read_your_writes import ReadYourWrites
 from rowlock.diagnosis import stacks
 from rowlock.diagnosis.activity import Activity, activity_between
 from rowlock.diagnosis.error_reports import parse_report_text
-from rowlock.diagnosis.hang import judge_ranks
+from rowlock.diagnosis.hang import MIN_SILENCE, judge_ranks
+from rowlock.diagnosis.log_errors import find_error
 from rowlock.diagnosis.observation import RankObservation, Verdict
 from rowlock.diagnosis.rendezvous import Rendezvous, parse_rendezvous, torchrun_rendezvous
 from rowlock.diagnosis.root_cause import format_duration
@@ -42,6 +43,8 @@ _TIMEOUT_S = 20.0
 _LOOK_S = 40.0
 """Seconds after which no pod is probed from a debug container any more."""
 _LOG_TIMEOUT_S = 5.0
+LOG_LINES, _LOG_BYTES = 200, 64 << 10
+"""The end of a pod's log that is read: for how long it is silent, and with which error it ended."""
 _NO_PYTHON = 44
 """Exit code of `_FIND_PYTHON` if no process runs Python."""
 _FIND_PYTHON = (
@@ -143,6 +146,8 @@ class _PodLook:
     pod: Object
     seen: _Seen
     silent: float = 0.0
+    log: str = ""
+    """The end of its log, with time stamps."""
 
 
 def script_runner(script: bytes) -> str:
@@ -195,8 +200,8 @@ class RankObserver:
         return {"verdict": verdict.to_dict(), "ranks": [observation.to_dict() for observation in observations]}
 
     async def _look(self, kube: Kube, pod: Object, deadline: float) -> _PodLook:
-        silent, seen = await asyncio.gather(self._silent_seconds(kube, pod), self._probe(kube, pod, deadline))
-        return _PodLook(pod, seen, silent)
+        (silent, log), seen = await asyncio.gather(self._read_log(kube, pod), self._probe(kube, pod, deadline))
+        return _PodLook(pod, seen, silent, log)
 
     async def _probe(self, kube: Kube, pod: Object, deadline: float) -> _Seen:
         """The ranks of the pod's first container."""
@@ -254,21 +259,22 @@ class RankObserver:
         except ValueError:
             return _Seen(blind="what the container answered cannot be read")
 
-    async def _silent_seconds(self, kube: Kube, pod: Object) -> float:
-        """Seconds since the last line of the pod's log, or since its container started if there is none."""
+    async def _read_log(self, kube: Kube, pod: Object) -> tuple[float, str]:
+        """Seconds since the last line of the pod's log, or since its container started if there is none; and the end of the log."""
         container = str(pod["spec"]["containers"][0]["name"])
         text = b""
         try:
             async with asyncio.timeout(_LOG_TIMEOUT_S):
-                options = LogOptions(container, tail=1, timestamps=True)
+                options = LogOptions(container, tail=LOG_LINES, timestamps=True)
                 async for chunk in kube.log(objects.namespace(pod), objects.name(pod), options):
-                    text = (text + chunk)[:64]
+                    text = (text + chunk)[-_LOG_BYTES:]
         except (ApiError, TimeoutError):
             text = b""
-        written = _seconds(text.partition(b" ")[0].decode(errors="replace"))
+        lines = text.decode(errors="replace").splitlines()
+        written = next((at for line in reversed(lines) if (at := _seconds(line.partition(" ")[0]))), 0.0)
         state: dict[str, Any] = _main_status(pod).get("state") or {}
         began = _seconds(str((state.get("running") or {}).get("startedAt") or ""))
-        return max(0.0, self._clock() - (written or began or self._clock()))
+        return max(0.0, self._clock() - (written or began or self._clock())), "\n".join(lines)
 
     def _ended_ranks(self, job: Object) -> list[RankObservation]:
         """The ranks whose pods have succeeded: the running ones may be waiting for them."""
@@ -290,7 +296,7 @@ class RankObserver:
             why = look.seen.blind or "it has no Python process"
             program = look.seen.program if ranks.has_ranked_pods(job) else ""
             return [RankObservation(label, *where, silent=look.silent, blind=why, program=program)]
-        found = []
+        found, logged = [], find_error(look.log) if look.silent > MIN_SILENCE else None
         for probed in look.seen.ranks:
             first, second = (stacks.parse_stack(threads) for threads in (probed.first, probed.second))
             if second is not None and not second.frames:
@@ -314,9 +320,15 @@ class RankObserver:
                 "rendezvous": probed.rendezvous,
                 "world_size": int(size) if objects.is_digits(size := probed.world_size[:9]) else 0,
             }
+            seen["logged"] = logged if logged is not None and logged.rank in (None, _number_of(name)) else None
             seen["earlier_error"] = earlier and replace(earlier, rank=probed.earlier_rank)
             found.append(RankObservation(name, *where, **seen, stack=second, moved=moved))
         return [one for one in found if one.state not in ("X", "Z")]
+
+
+def _number_of(name: str) -> int | None:
+    number = name.removeprefix("rank ")
+    return int(number) if objects.is_digits(number) and len(number) < 10 else None
 
 
 def _activity(probed: _ProbedRank, pod: Object) -> dict[str, Any]:

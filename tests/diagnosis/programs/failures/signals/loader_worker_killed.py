@@ -2,9 +2,9 @@
 # needs = ["torch"]
 # ranks = 2
 # who = ["rank 1"]
-# says = [["killed by signal: Killed", "Connection reset by peer"], "{here}"]
+# says = [["killed by signal: Killed", "Connection reset by peer"], ["{here}", "{there}"]]
 # ///
-"""A worker of rank 1's DataLoader is killed; the main process says so. Rank 0 loses its peer."""
+"""A worker of rank 1's DataLoader is killed; the main process says so, wherever it is then. Rank 0 loses its peer."""
 import os
 import signal
 
@@ -25,4 +25,4 @@ class Samples(Dataset):
 
 dist.init_process_group("gloo")
 for batch in DataLoader(Samples(), batch_size=8, num_workers=1):  # here
-    dist.all_reduce(batch)
+    dist.all_reduce(batch)  # there
