@@ -349,7 +349,7 @@ class PodWorker:
 
     async def kill_orphaned_pod(self, state: PodState) -> bool:
         """Ends all programs of a pod that is no longer stored, with their grace; True when none runs any more."""
-        if state.removed is not None and not self._is_over(state.removed, state):
+        if state.removed is not None and not await self._is_over(state.removed, state):
             return False
         self._prober.forget(state.card.uid)
         for name, number in ((name, k.run.number) for name, k in state.containers.items() if k.run is not None):
@@ -364,12 +364,14 @@ class PodWorker:
         await self._release_resources(state)
         return True
 
-    def _is_over(self, removed: Object, state: PodState) -> bool:
+    async def _is_over(self, removed: Object, state: PodState) -> bool:
         """Stops the programs of a pod that was removed at once; True when none runs any more."""
         spec = state.spec_of(removed)
         self._prober.sync_probes(spec, state)
         progress = assess_progress(spec, state.facts(), self._node.clock(), self._backoff)
-        for action in compute_pod_actions(progress, self._backoff).actions:
+        for number, action in enumerate(compute_pod_actions(progress, self._backoff).actions, 1):
+            if number % CONTAINERS_PER_SLICE == 0:
+                await asyncio.sleep(0)
             if isinstance(action, Stop):
                 self._stop_container(spec, state, action)
         return not progress.is_alive
