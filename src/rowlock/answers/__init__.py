@@ -5,9 +5,11 @@ answer is made or read. `rest/openapi/answers.py` derives the schemas, `make doc
 Begin with `workloads.py`.
 """
 
-from typing import Annotated, Any
+from typing import Annotated, Any, TypedDict
 
 Time = Annotated[str, "date-time"]
 """An RFC 3339 time in UTC."""
 Json = dict[str, Any]
 """A JSON object whose fields are no part of the contract, or are a submit's own."""
+Identified = TypedDict("Identified", {"id": str})
+"""What any answer with an id can be passed as."""

@@ -11,7 +11,6 @@ Phase = Literal[
 ]  # fmt: skip
 WorkloadKind = Literal["Distributed", "Training", "Workspace"]
 Source = Literal["CLI", "Control-plane", "Other"]
-Identified = TypedDict("Identified", {"id": str})
 Reference = TypedDict("Reference", {"id": str, "name": str})
 TypedReference = TypedDict("TypedReference", {"id": str, "name": str, "type": NotRequired[str]})
 Child = TypedDict("Child", {"id": str, "type": str})

@@ -11,8 +11,9 @@ from rowlock.cli.client import ServerClient, StatusError
 from rowlock.cli.grammar import CommandError, suggest_nearest
 
 if TYPE_CHECKING:
+    from rowlock.answers import Identified
     from rowlock.answers.cluster import Project
-    from rowlock.answers.workloads import AwaitedWorkload, Identified, Workload, Workloads
+    from rowlock.answers.workloads import AwaitedWorkload, Workload, Workloads
 
 PROJECTS = "/api/v1/org-unit/projects"
 WORKLOADS = "/api/v1/workloads"

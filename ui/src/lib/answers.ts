@@ -6,10 +6,6 @@ export type WorkloadKind = "Distributed" | "Training" | "Workspace";
 
 export type Source = "CLI" | "Control-plane" | "Other";
 
-export interface Identified {
-  id: string;
-}
-
 export interface Reference {
   id: string;
   name: string;
