@@ -29,7 +29,7 @@ from rowlock.rest.run_history.checkpoint_use import reserve_checkpoints
 from rowlock.rest.run_history.past_workloads import deleted_workloads
 from rowlock.rest.workload_routes.gang_objects import dress_for_scheduler, require_queue
 from rowlock.rest.workload_routes.job_creation import (
-    create_job,
+    create_planned,
     ensure_claims_are_free,
     find_earlier_try,
     submit_identity,
@@ -41,7 +41,7 @@ from rowlock.workloads import list_query, runai_json, submission
 from rowlock.workloads import pods as ranks
 from rowlock.workloads.feasibility import infeasible_cause, queue_limit_cause, too_many_pods_message
 from rowlock.workloads.inventory.nodes import has_simulated_gpus
-from rowlock.workloads.objects import Submitter, claim_objects, credential_secrets, environment_secrets, to_job
+from rowlock.workloads.objects import Submitter, plan_submit
 from rowlock.workloads.phase import STOPPED_BY_ANNOTATION, V1_STATUSES, WorkloadStatus
 from rowlock.workloads.projects import Project
 from rowlock.workloads.runai_json import Workload
@@ -60,15 +60,11 @@ _WORKLOADS_PER_TURN = 32
 """Workloads of a list rendered before yielding to the event loop."""
 
 
-def _kind(job: Object) -> Kind:
-    return kinds.by_object(job)
-
-
 def find_workload(call: RestCall) -> Workload:
     """The workload that the path names, if the caller has the route's right to it. Raises NotFound, Forbidden."""
     workload = lookup_workload(call.context.cache, str(call.path["id"]))
     job = workload.job
-    call.require_right(_kind(job), objects.namespace(job), objects.name(job))
+    call.require_right(kinds.by_object(job), objects.namespace(job), objects.name(job))
     return workload
 
 
@@ -109,31 +105,27 @@ async def submit_workload(call: RestCall, request: Submission, to_json: Callable
         request = _generate_name(request, identity)
     request = replace(request, registries=submits.registry_secrets(call, project))
     source = "CLI" if "rowlock-cli" in call.request.headers.get("user-agent", "") else "Other"
-    job = to_job(request, project, Submitter(identity, call.user, source))
-    call.require("create", _kind(job), project.namespace)
-    job = await dress_for_scheduler(call, job, lambda dialect, classes: dialect.dress(job, request, classes))
-    if call.flag("requireImages") and (problems := await image_problems(call, _kind(job), job)):
+    call.require("create", request.framework.kind, project.namespace)
+    credentials = secrets_of_submit(call, request, only_shown=dry_run)
+    plan = plan_submit(request, project, Submitter(identity, call.user, source), credentials)
+    job = await dress_for_scheduler(call, plan.job, lambda dialect, classes: dialect.dress(plan.job, request, classes))
+    plan = replace(plan, job=job)
+    if call.flag("requireImages") and (problems := await image_problems(call, kinds.by_object(job), job)):
         raise BadRequest(problems[0], causes=[Cause("unknown", problem, "spec.image") for problem in problems])
-    claims = claim_objects(request, project, identity)
-    secrets = [
-        *environment_secrets(request, project, identity),
-        *credential_secrets(request, project, identity, secrets_of_submit(call, request, only_shown=dry_run)),
-    ]
     await check_pods(call, job, request.body)
-    remarks = machine_remarks(call, _kind(job), job)
+    remarks = machine_remarks(call, kinds.by_object(job), job)
     call.notices.extend(remarks)
     if dry_run:
-        made = [*(claim for claim, _ in claims), *secrets, job]
         await require_queue(call, job)
-        await try_creation(call, made)
-        return preview(call, made, remarks)
+        await try_creation(call, plan.all_objects())
+        return preview(call, plan.all_objects(), remarks)
     is_again = find_earlier_try(cache, job) is not None
     if not is_again:
         await ensure_name_is_free(cache, project, request.name)
-    await ensure_claims_are_free(call, [claim for claim, _ in claims])
+    await ensure_claims_are_free(call, [claim for claim, _ in plan.claims])
     with nullcontext() if is_again else reserve_checkpoints(cache, call.context.reserved_checkpoints, job):
         await require_queue(call, job)
-        created = await create_job(call, job, secrets, claims)
+        created = await create_planned(call, plan)
     workload = cache.workload(objects.uid(created)) or Workload(created, [], None, project, cache.cluster)
     return JsonResult(202, to_json(workload))
 
@@ -242,7 +234,7 @@ async def delete(call: RestCall) -> Any:
     if by:
         patch = {"metadata": {"uid": objects.uid(workload.job), "annotations": {STOPPED_BY_ANNOTATION: by}}}
         with suppress(NotFound, Conflict):
-            await call.context.api.patch(_kind(workload.job), *objects.key(workload.job), patch, type="merge")
+            await call.context.api.patch(kinds.by_object(workload.job), *objects.key(workload.job), patch, type="merge")
     await delete_workload(call, workload)
     if is_forced:
         await _kill_pods(call, workload)
@@ -269,7 +261,7 @@ async def delete_workload(call: RestCall, workload: Workload) -> None:
     """Delete the job, and what it owns in the background; returns once the job is marked as deleted."""
     job = workload.job
     options = DeleteOptions(propagation="Background", uid=objects.uid(job))
-    await call.context.api.delete(_kind(job), objects.namespace(job), objects.name(job), options=options)
+    await call.context.api.delete(kinds.by_object(job), objects.namespace(job), objects.name(job), options=options)
 
 
 async def wait(call: RestCall) -> Any:

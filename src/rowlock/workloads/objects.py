@@ -53,6 +53,32 @@ class Submitter:
     source: str = "Other"
 
 
+@dataclass(frozen=True, slots=True)
+class SubmitPlan:
+    """The objects of a submit. They are created in this order: Secrets, which pods need at once, the job, its new claims."""
+
+    job: Object
+    secrets: Sequence[Object] = ()
+    claims: Sequence[tuple[Object, bool]] = ()
+    """True for claims that are deleted with the job."""
+
+    def all_objects(self) -> list[Object]:
+        """The objects as a dry run shows them, such that `kubectl create -f` takes them in this order."""
+        return [*(claim for claim, _ in self.claims), *self.secrets, self.job]
+
+
+def plan_submit(
+    submission: Submission, project: Project, submitter: Submitter, credentials: Sequence[OwnSecret]
+) -> SubmitPlan:
+    """What the submit creates in its project. `credentials`: the submitter's own that it names."""
+    secrets = [
+        *environment_secrets(submission, project, submitter.id),
+        *credential_secrets(submission, project, submitter.id, credentials),
+    ]
+    claims = claim_objects(submission, project, submitter.id)
+    return SubmitPlan(to_job(submission, project, submitter), secrets, claims)
+
+
 def to_job(submission: Submission, project: Project, submitter: Submitter) -> Object:
     """The job object, with the namespace and queue of the project."""
     framework = submission.framework

@@ -14,12 +14,11 @@ from contextlib import suppress
 from rowlock import kinds, objects, submit_fields
 from rowlock.api import WriteOptions
 from rowlock.errors import AlreadyExists, ApiError, BadRequest, NotFound
-from rowlock.kinds import Kind
 from rowlock.objects import Object
 from rowlock.rest.call import RestCall
 from rowlock.rest.informers import InformerCache
 from rowlock.rest.workload_routes.gang_objects import create_gang
-from rowlock.workloads.objects import WORKLOAD_ID
+from rowlock.workloads.objects import WORKLOAD_ID, SubmitPlan
 from rowlock.workloads.projects import Project
 from rowlock.workloads.submission import Submission
 
@@ -69,18 +68,12 @@ async def ensure_claims_are_free(call: RestCall, claims: Sequence[Object]) -> No
         )
 
 
-async def create_job(
-    call: RestCall,
-    job: Object,
-    secrets: Sequence[Object],
-    claims: Sequence[tuple[Object, bool]],
-    *,
-    options: WriteOptions = _OPTIONS,
-    has_gang: bool = True,
+async def create_planned(
+    call: RestCall, plan: SubmitPlan, *, options: WriteOptions = _OPTIONS, has_gang: bool = True
 ) -> Object:
-    """Create a job and what belongs to it: first its Secrets, which pods need at once, then the job, its new claims (True: owned by
-    the job) and its gang. A refused submit leaves nothing behind, except a job created by an earlier attempt. `options` are for
-    the job; `has_gang`: create a gang if the scheduler needs one. Raises ApiError."""
+    """Create a job and what belongs to it, in the plan's order, then its gang. A refused submit leaves nothing behind, except a job
+    created by an earlier attempt. `options` are for the job; `has_gang`: create a gang if the scheduler needs one. Raises ApiError."""
+    job, secrets, claims = plan.job, plan.secrets, plan.claims
     earlier = find_earlier_try(call.context.cache, job)
     if earlier is None:
         created, is_new = await _create_with_secrets(call, job, secrets, options)
@@ -95,7 +88,9 @@ async def create_job(
     except ApiError:
         if is_new:
             with suppress(ApiError):  # report the first error, not this one
-                await call.context.api.delete(_kind(created), objects.namespace(created), objects.name(created))
+                await call.context.api.delete(
+                    kinds.by_object(created), objects.namespace(created), objects.name(created)
+                )
         raise
     return created
 
@@ -130,7 +125,7 @@ async def _pass_to_job(call: RestCall, secrets: Sequence[Object], job: Object) -
 async def _create_or_find(call: RestCall, wanted: Object, options: WriteOptions = _OPTIONS) -> tuple[Object, bool]:
     """Create the object. If the answer was lost or the name is taken, an existing object of this submit is accepted. Returns the
     object, and whether this call created it. Raises ApiError."""
-    api, kind = call.context.api, _kind(wanted)
+    api, kind = call.context.api, kinds.by_object(wanted)
     try:
         return await api.create(kind, wanted, options=options), True
     except ApiError as error:
@@ -161,7 +156,3 @@ async def _create_claims(call: RestCall, job: Object, claims: Sequence[tuple[Obj
                     kinds.PERSISTENT_VOLUME_CLAIM, objects.namespace(claim), objects.name(claim)
                 )
         raise
-
-
-def _kind(obj: Object) -> Kind:
-    return kinds.by_object(obj)

@@ -17,11 +17,11 @@ from rowlock.rest.inventory.scopes import require_project
 from rowlock.rest.manifest_check import machine_remarks
 from rowlock.rest.run_history.checkpoint_use import reserve_checkpoints
 from rowlock.rest.workload_routes.gang_objects import dress_for_scheduler, require_queue
-from rowlock.rest.workload_routes.job_creation import create_job
+from rowlock.rest.workload_routes.job_creation import create_planned
 from rowlock.rest.workloads import ACCEPTED, delete_workload, ensure_name_is_free, find_workload
 from rowlock.workloads import manifests
 from rowlock.workloads.manifests import ManifestRequest, manifest_workload_json
-from rowlock.workloads.objects import Submitter
+from rowlock.workloads.objects import SubmitPlan, Submitter
 from rowlock.workloads.runai_json import Workload
 
 _OPTIONS = WriteOptions(manager="rowlock", validation="Strict")
@@ -57,7 +57,7 @@ async def create(call: RestCall) -> Any:
     await ensure_name_is_free(cache, project, request.name)
     call.notices.extend(machine_remarks(call, kind, job))
     with reserve_checkpoints(cache, call.context.reserved_checkpoints, job):
-        created = await create_job(call, job, (), (), options=_OPTIONS, has_gang=is_dressed)
+        created = await create_planned(call, SubmitPlan(job), options=_OPTIONS, has_gang=is_dressed)
     workload = cache.workload(objects.uid(created)) or Workload(created, [], None, project, cache.cluster)
     return JsonResult(202, manifest_workload_json(workload))
 
