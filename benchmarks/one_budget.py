@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from benchmarks import archive, budgets, image_start, jobs, older_build, trainjobs, watching
+from benchmarks import archive, budgets, image_start, jobs, memory, older_build, trainjobs, watching
 from benchmarks.cluster import running
 from benchmarks.jobs import Figure
 
@@ -38,11 +38,12 @@ ROWS: dict[str, Callable[[], Iterator[Figure]]] = {
     "jobs": _jobs,
     "thousand-pods": _thousand,
     "image-start": image_start.figures,
+    "memory": memory.figures,
     "trainjobs": trainjobs.figures,
     "watching": watching.figures,
 }
 NAMES = (*ROWS, "archive")
-COMPARED = ("ready", "first-byte", "jobs", "thousand-pods")
+COMPARED = ("ready", "first-byte", "jobs", "thousand-pods", "memory")
 """Budgets that can be measured against an older build: they know a cluster by its API alone."""
 
 
