@@ -10,7 +10,7 @@ from rowlock.kubelet.pod.facts import ContainerFacts, PodFacts, Problem, Run
 from rowlock.kubelet.pod.recreations import NO_DELAY, StartDelay
 from rowlock.kubelet.pod.spec import PodSpec, parse_pod_spec
 from rowlock.kubelet.pod.volume import Volume
-from rowlock.objects import Object
+from rowlock.objects import FINAL_PHASES, Object, phase
 
 
 @dataclass(slots=True)
@@ -69,10 +69,14 @@ class PodState:
         )
 
     def spec_of(self, pod: Object) -> PodSpec:
-        """The parsed object; parsed again only if it is another one (objects are immutable)."""
-        if self.spec is None or self.spec.object is not pod:
-            self.spec = parse_pod_spec(pod)
-        return self.spec
+        """The parsed object; parsed again only if it is another one (objects are immutable). A pod that has ended is not kept: a
+        machine has thousands of them, and they are looked at seldom."""
+        if self.spec is not None and self.spec.object is pod:
+            return self.spec
+        spec = parse_pod_spec(pod)
+        if phase(pod) not in FINAL_PHASES or any(self.live_runs()):
+            self.spec = spec
+        return spec
 
     def live_runs(self) -> Iterator[Run]:
         """Runs that have not ended."""

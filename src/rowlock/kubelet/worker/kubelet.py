@@ -368,7 +368,7 @@ class Kubelet:
         remove_expired = self._checkpoints.remove_expired
         for job in await asyncio.to_thread(remove_expired, live_owner_uids(self._view), self._settled_clock()):
             log.info("the checkpoints of job %s, which was deleted, are removed", job)
-        pods = [self._view.get(kinds.POD, *pod_state.card.key) for pod_state in self.pod_states.values()]
+        pods = (self._view.get(kinds.POD, *pod_state.card.key) for pod_state in self.pod_states.values())
         with contextlib.suppress(Unavailable, NotFound):  # the store is busy, or a claim was deleted: next sweep
             in_use = claims.used_claims(p for p in pods if p)
             await claims.remove_unused(self._api, self._volume_directories, in_use, self._settled_clock())

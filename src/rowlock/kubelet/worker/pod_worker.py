@@ -335,8 +335,10 @@ class PodWorker:
         """Measures the pod's disk usage; True if it exceeds a limit, which evicts the pod."""
         await self._measuring.pause_if_due()  # thousands of volumes of dozens of pods are one sweep
         card = state.card
+        if state.finished or state.evicted:
+            return False
         pod_object = self._view.get(kinds.POD, card.namespace, card.name)
-        if pod_object is None or uid(pod_object) != card.uid or state.finished or state.evicted:
+        if pod_object is None or uid(pod_object) != card.uid:
             return False
         pod = state.spec_of(pod_object)
         if not eviction.has_storage_limit(pod):
