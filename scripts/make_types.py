@@ -34,7 +34,8 @@ ROOTS = (
     "v1/PersistentVolumeClaim", "v1/ResourceQuota", "v1/Binding", "scheduling.k8s.io/v1/PriorityClass",
     "coordination.k8s.io/v1/Lease", "rbac.authorization.k8s.io/v1/Role", "rbac.authorization.k8s.io/v1/RoleBinding",
     "rbac.authorization.k8s.io/v1/ClusterRole", "rbac.authorization.k8s.io/v1/ClusterRoleBinding",
-    "autoscaling/v2/HorizontalPodAutoscaler", "autoscaling/v1/Scale", "batch/v1/Job", "events.k8s.io/v1/Event", "policy/v1/Eviction",
+    "autoscaling/v2/HorizontalPodAutoscaler", "autoscaling/v1/Scale", "batch/v1/CronJob", "batch/v1/Job",
+    "events.k8s.io/v1/Event", "policy/v1/Eviction",
     "authorization.k8s.io/v1/SelfSubjectAccessReview", "authorization.k8s.io/v1/SubjectAccessReview",
     "authorization.k8s.io/v1/LocalSubjectAccessReview", "authorization.k8s.io/v1/SelfSubjectRulesReview",
     "authentication.k8s.io/v1/SelfSubjectReview", "authentication.k8s.io/v1/TokenReview",
@@ -45,13 +46,11 @@ OPTIONS = ("v1/DeleteOptions", "v1/Status")
 
 FUNCTIONS = {
     "Container.imagePullPolicy", "EphemeralContainerCommon.imagePullPolicy", "HPAScalingRules.policies",
-    "HPAScalingRules.stabilizationWindowSeconds", "JobSpec.backoffLimit", "JobSpec.completions",
-    "JobSpec.podReplacementPolicy", "PodSpec.enableServiceLinks", "ServiceSpec.internalTrafficPolicy",
+    "HPAScalingRules.stabilizationWindowSeconds", "JobSpec.backoffLimit", "JobSpec.completionMode", "JobSpec.completions",
+    "JobSpec.manualSelector", "JobSpec.parallelism", "JobSpec.podReplacementPolicy", "JobSpec.suspend", "PodSpec.enableServiceLinks", "ServiceSpec.internalTrafficPolicy",
     "VolumeSource.emptyDir",
 }  # fmt: skip
-"""Defaults that depend on other fields: functions in `schema/defaulting.py`, no rows here. Go says which they are."""
-WITH_OTHERS = {"JobSpec.parallelism"}
-"""Defaults of which others depend on whether the field was given: they are functions there, too."""
+"""Defaults that depend on other fields, or on where the struct stands: functions in `schema/defaulting.py`, no rows here. Go says which they are."""
 DROPPED = {"description", "externalDocs", "x-kubernetes-unions", "x-kubernetes-group-version-kind"}
 SHARED = 160
 """A CRD's sub-schema longer than this (as JSON) is written once when it occurs twice."""
@@ -117,7 +116,7 @@ class GoFacts:
     def _defaults_of(self, name: str) -> Schema:
         """The defaults of a type, those of its inline parts among them."""
         defaults = self._defaults.get(name, {}).items()
-        found = {key: value for key, value in defaults if _short(f"{name}.{key}") not in FUNCTIONS | WITH_OTHERS}
+        found = {key: value for key, value in defaults if _short(f"{name}.{key}") not in FUNCTIONS}
         for field in self._structs[name]:
             if field.get("inline"):
                 found |= self._defaults_of(field["inline"])

@@ -89,7 +89,7 @@ FOLDERS = {
     ),
     "training": (
         "model", "conditions", "reconcile_context", "framework", "defaults", "replica_verdict", "dependents", "frameworks", "admission",
-        "job_changes", "pod_group", "cleanup", "pod_events", "limits", "job", "controller", "batch_job", "jobset", "trainjob",
+        "job_changes", "pod_group", "cleanup", "pod_events", "limits", "job", "controller", "batch_job", "cron_job", "jobset", "trainjob",
     ),
     "scheduling": (
         "model", "policy", "actions", "admission", "plan", "volume_topology", "planner", "snapshot_tracker", "explain", "ownership",

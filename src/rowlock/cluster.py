@@ -28,6 +28,7 @@ from rowlock.authentication.service_account_tokens import KEY_FILE, ServiceAccou
 from rowlock.authorization import bootstrap_policy
 from rowlock.authorization.pod_token_source import PodTokenSource
 from rowlock.authorization.rbac import RbacAuthorizer
+from rowlock.controllers.local_time_zone import read_local_zone
 from rowlock.controllers.supervisor import supervise
 from rowlock.diagnostics import diagnostics
 from rowlock.diagnostics.hang_detector import HangDetector
@@ -49,6 +50,8 @@ from rowlock.system.event_expiry import EVENT_TTL
 from rowlock.system.unix_accounts import UnixAccountRules
 from rowlock.training import controller as training
 from rowlock.training.batch_job import controller as batch_job
+from rowlock.training.cron_job.controller import CronJobController
+from rowlock.training.cron_job.zones import Zone
 from rowlock.training.jobset.controller import JobSetController
 from rowlock.training.jobset.gangs import JobSetGroupController
 from rowlock.training.model import PARITIES
@@ -191,6 +194,7 @@ class LocalCluster:
         active: list[Controller] = [
             *training.controllers(PARITIES[self.settings.parity]),
             *batch_job.controllers(declares_gangs=self.scheduler is not None),
+            CronJobController(Zone(read_local_zone(os.environ))),
             JobSetController(),
             TrainJobController(),
             *system.controllers(self.settings.ca_certificate, self.settings.event_ttl),

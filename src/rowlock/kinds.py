@@ -83,6 +83,7 @@ AUTOSCALER = Kind(
     ("all",),
 )  # fmt: skip
 BATCH_JOB = Kind("batch", "v1", "Job", "jobs", (), True, frozenset({"status"}), ("all",))
+CRON_JOB = Kind("batch", "v1", "CronJob", "cronjobs", ("cj",), True, frozenset({"status"}), ("all",))
 
 PYTORCHJOB = _job("PyTorchJob", "pytorchjobs", scale=True)
 TFJOB = _job("TFJob", "tfjobs", scale=False)
@@ -128,7 +129,7 @@ OTHER_POD_GROUPS: tuple[Kind, ...] = (COSCHEDULING_POD_GROUP, VOLCANO_POD_GROUP)
 
 KINDS: tuple[Kind, ...] = (
     NAMESPACE, NODE, POD, SERVICE, EVENT, CONFIG_MAP, SECRET, SERVICE_ACCOUNT, PERSISTENT_VOLUME_CLAIM,
-    RESOURCE_QUOTA, PRIORITY_CLASS, LEASE, *RBAC, AUTOSCALER, BATCH_JOB, *JOBS, *TRAINER, QUEUE, POD_GROUP,
+    RESOURCE_QUOTA, PRIORITY_CLASS, LEASE, *RBAC, AUTOSCALER, BATCH_JOB, CRON_JOB, *JOBS, *TRAINER, QUEUE, POD_GROUP,
     *OTHER_POD_GROUPS,
 )  # fmt: skip
 

@@ -2,7 +2,7 @@
 
 A quantity is a Decimal here (exact, no floats). The canonical form follows apimachinery: the suffix
 family of the input is kept (binary stays binary), mantissa without trailing zeros, no fraction when a smaller suffix
-avoids it. Used by admission, the scheduler's snapshot and the tables. Also parses Go's durations.
+avoids it. Used by admission, the scheduler's snapshot and the tables. Also parses Go's durations, and writes durations as kubectl shows them.
 """
 
 from __future__ import annotations
@@ -123,3 +123,29 @@ def parse_duration(text: Any) -> float | None:
         return None
     seconds = sum(float(n) * {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}[u] for n, u in parts)
     return seconds if seconds <= _MOST_SECONDS else None
+
+
+_MINUTE, _HOUR, _DAY, _YEAR = 60, 3600, 86_400, 31_536_000
+_STEPS = (
+    (2 * _MINUTE, 1, "s", 0, ""),
+    (10 * _MINUTE, _MINUTE, "m", 1, "s"),
+    (3 * _HOUR, _MINUTE, "m", 0, ""),
+    (8 * _HOUR, _HOUR, "h", _MINUTE, "m"),
+    (2 * _DAY, _HOUR, "h", 0, ""),
+    (8 * _DAY, _DAY, "d", _HOUR, "h"),
+    (2 * _YEAR, _DAY, "d", 0, ""),
+    (8 * _YEAR, _YEAR, "y", _DAY, "d"),
+)
+"""(limit in seconds, unit, its name, unit of the remainder (0 = not shown), its name); durations below the limit use the row."""
+
+
+def human_duration(seconds: float) -> str:
+    """A duration in at most two units, coarser as it grows: `HumanDuration` of k8s.io/apimachinery/pkg/util/duration."""
+    if seconds <= -2:
+        return "<invalid>"
+    total = max(0, int(seconds))
+    for limit, unit, name, smaller, rest_name in _STEPS:
+        if total < limit:
+            rest = total % unit // smaller if smaller else 0
+            return f"{total // unit}{name}" + (f"{rest}{rest_name}" if rest else "")
+    return f"{total // _YEAR}y"

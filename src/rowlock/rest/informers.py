@@ -19,12 +19,13 @@ from rowlock.controllers.waiters import Waiters
 from rowlock.kinds import Kind
 from rowlock.objects import Key, Object
 from rowlock.rest.cluster_view.change_listeners import ChangeListeners
-from rowlock.rest.cluster_view.parts import Parts, is_part, is_replaced
+from rowlock.rest.cluster_view.parts import Parts, is_replaced
 from rowlock.rest.cluster_view.reflector import Reflector
 from rowlock.rest.creation_order import CreationOrder, SortKey
 from rowlock.rest.list_rows.object_facts import CardMemory, group_owner
 from rowlock.rest.list_rows.workload_rows import WorkloadRow
 from rowlock.selectors import parse_labels
+from rowlock.training.trainjob.owners import is_part
 from rowlock.workloads import pods as ranks
 from rowlock.workloads import projects, runai_json
 from rowlock.workloads.assets import asset_objects

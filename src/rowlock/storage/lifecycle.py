@@ -26,9 +26,8 @@ _PREFIX_LENGTH = 58  # generateName is cut so that name and suffix fit into 63
 _SYSTEM_FIELDS = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink")
 _DELETION_FIELDS = ("deletionTimestamp", "deletionGracePeriodSeconds")
 _KINDS_CREATED_WITH_STATUS = frozenset({kinds.NODE})  # a kubelet registers its node with a status
-_GENERATION_KINDS = frozenset(
-    {kinds.POD, kinds.BATCH_JOB, kinds.PRIORITY_CLASS}
-)  # built-in kinds that count generations
+_COUNTED_KINDS = (kinds.POD, kinds.BATCH_JOB, kinds.CRON_JOB)
+_GENERATION_KINDS = frozenset({*_COUNTED_KINDS, kinds.PRIORITY_CLASS})  # built-in kinds that count generations
 _UNSET_REVISIONS = (None, "", "0")
 
 
@@ -228,11 +227,7 @@ def _without_times(obj: Object) -> Object:
 def bump_generation(kind: Kind, old: Object, new: Object) -> Object:
     """Increment the generation when anything but metadata and status changed, in kinds that count; never in a priority class."""
     count = objects.meta(old).get("generation")
-    if (
-        count is None
-        or not (kind.custom or kind in (kinds.POD, kinds.BATCH_JOB))
-        or _desired_fields(old) == _desired_fields(new)
-    ):
+    if count is None or not (kind.custom or kind in _COUNTED_KINDS) or _desired_fields(old) == _desired_fields(new):
         return new
     return objects.with_field(new, "metadata.generation", int(count) + 1)
 

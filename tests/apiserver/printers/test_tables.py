@@ -8,8 +8,8 @@ import pytest
 
 from rowlock import kinds
 from rowlock.apiserver.printers import tables
-from rowlock.apiserver.printers.pod_columns import human_duration
 from rowlock.kinds import Kind
+from rowlock.quantity import human_duration
 
 RUNNING = {"state": {"running": {}}, "ready": True}
 DONE: dict[str, Any] = {"state": {"terminated": {"exitCode": 0, "reason": "Completed"}}}

@@ -10,7 +10,8 @@ import pytest
 from rowlock import kinds
 from rowlock.kinds import Kind
 from rowlock.objects import Object, key, uid
-from rowlock.rest.cluster_view.parts import Parts, is_part
+from rowlock.rest.cluster_view.parts import Parts
+from rowlock.training.trainjob.owners import is_part
 
 
 def made(kind: Kind, name: str, owner: Object | None = None, space: str = "a", **fields: Any) -> Object:
@@ -98,3 +99,9 @@ def test_a_part_that_is_handed_to_another_owner_is_that_ones() -> None:
     moved = {**made(kinds.BATCH_JOB, "t-node-0", other), "status": {}}
     parts = tell(Parts(get), JOB, POD, moved)
     assert parts.pods_of(uid(SET), "a") == [] and parts.pods_of(uid(other), "a") == [POD]
+
+
+def test_a_job_that_a_cron_job_has_made_is_a_workload() -> None:
+    cron = made(kinds.CRON_JOB, "nightly")
+    assert not is_part(kinds.BATCH_JOB, made(kinds.BATCH_JOB, "nightly-30000000", cron))
+    assert not is_part(kinds.CRON_JOB, cron)

@@ -309,7 +309,7 @@ class DecodingError(BadRequest):
         self.why = why
 
 
-_SHARED_STATUS_KINDS = (kinds.POD, kinds.NODE, kinds.BATCH_JOB)
+_SHARED_STATUS_KINDS = (kinds.POD, kinds.NODE, kinds.BATCH_JOB, kinds.CRON_JOB)
 """Built-in kinds whose status is written often: a status update does not decode their other fields again."""
 _KINDS_WITH_RULES = frozenset({*kinds.JOBS, *kinds.TRAINER})
 """Custom kinds whose schemas have validation rules."""

@@ -13,10 +13,10 @@ from importlib import resources
 from typing import Any, Literal, NamedTuple
 
 from rowlock import objects
-from rowlock.apiserver.printers.pod_columns import human_duration, pod_cells, time_since
+from rowlock.apiserver.printers.pod_columns import pod_cells
 from rowlock.kinds import JOB_SET, JOBS, TRAIN_JOB, Kind
 from rowlock.objects import Object
-from rowlock.quantity import parse
+from rowlock.quantity import human_duration, parse
 
 Cells = dict[str, Any]
 """The computed cells of an object, by column name."""
@@ -264,21 +264,37 @@ def _format_gpus(amount: str | float | None) -> str | None:
     return None if amount is None else f"{float(parse(amount)):g}"
 
 
+def _cron_job_cells(cron: Object, now: float) -> Cells:
+    suspend = objects.dig(cron, "spec.suspend")
+    return {
+        "Suspend": "<unset>" if suspend is None else str(suspend),
+        "Active": len(objects.dig(cron, "status.active") or ()),
+        "Last Schedule": time_since(objects.dig(cron, "status.lastScheduleTime"), now, unknown="<none>"),
+        **_template_cells(objects.dig(cron, "spec.jobTemplate.spec", {})),
+    }
+
+
+def _template_cells(spec: Mapping[str, Any]) -> Cells:
+    """The wide columns of a Job's spec."""
+    containers = objects.dig(spec, "template.spec.containers") or ()
+    selector = objects.dig(spec, "selector.matchLabels", {})
+    return {
+        "Containers": ",".join(c["name"] for c in containers),
+        "Images": ",".join(c.get("image", "") for c in containers),
+        "Selector": ",".join(f"{key}={selector[key]}" for key in sorted(selector)) or "<none>",
+    }
+
+
 def _batch_job_cells(job: Object, now: float) -> Cells:
     spec, status = job.get("spec") or {}, job.get("status") or {}
     started, completions, parallelism = status.get("startTime"), spec.get("completions"), spec.get("parallelism", 1)
     wanted = f"{completions}" if completions is not None else f"1 of {parallelism}" if parallelism > 1 else "1"
     ended = objects.seconds(status.get("completionTime")) or now
-    pod = objects.dig(spec, "template.spec", {})
-    containers = pod.get("containers") or ()
-    selector = objects.dig(spec, "selector.matchLabels", {})
     return {
         "Status": _batch_job_state(job),
         "Completions": f"{status.get('succeeded', 0)}/{wanted}",
         "Duration": human_duration(ended - objects.seconds(started)) if started else "",
-        "Containers": ",".join(c["name"] for c in containers),
-        "Images": ",".join(c.get("image", "") for c in containers),
-        "Selector": ",".join(f"{key}={selector[key]}" for key in sorted(selector)) or "<none>",
+        **_template_cells(spec),
     }
 
 
@@ -290,6 +306,11 @@ def _batch_job_state(job: Object) -> str:
         return "Terminating"
     interim = ("Suspended", "FailureTarget", "SuccessCriteriaMet")
     return next((state for state in interim if objects.is_condition_true(job, state)), "Running")
+
+
+def time_since(text: str | None, now: float, unknown: str = "<unknown>") -> str:
+    """The time since an RFC 3339 time, as a human duration; `unknown` when `text` is empty."""
+    return human_duration(now - objects.seconds(text)) if text else unknown
 
 
 _COMPUTED: Mapping[str, Callable[[Object, float], Cells]] = {
@@ -304,6 +325,7 @@ _COMPUTED: Mapping[str, Callable[[Object, float], Cells]] = {
     "clusterrolebindings.rbac.authorization.k8s.io": _role_binding_cells,
     "horizontalpodautoscalers.autoscaling": _autoscaler_cells,
     "queues.scheduling.run.ai": _queue_cells,
+    "cronjobs.batch": _cron_job_cells,
     "jobs.batch": _batch_job_cells,
     **{kind.resource: _job_cells for kind in (*JOBS, TRAIN_JOB)},
     JOB_SET.resource: _jobset_cells,

@@ -94,7 +94,9 @@ def _set_pod_defaults(obj: JsonObject) -> None:
 
 
 def _set_job_defaults(obj: JsonObject) -> None:
-    """A Job without labels gets those of its pod template."""
+    """The defaults of a Job's spec, which the template of a CronJob does not get; labels of its pod template, if it has none."""
+    if "spec" in obj:
+        _set_job_spec_defaults(obj["spec"])
     template_labels = ((obj.get("spec") or {}).get("template") or {}).get("metadata", {}).get("labels")
     metadata = obj.setdefault("metadata", {})
     if template_labels and not metadata.get("labels"):
@@ -106,6 +108,9 @@ def _set_job_spec_defaults(obj: JsonObject) -> None:
     if "completions" not in obj and "parallelism" not in obj:
         obj["completions"] = 1
     obj.setdefault("parallelism", 1)
+    obj.setdefault("completionMode", "NonIndexed")
+    obj.setdefault("suspend", False)
+    obj.setdefault("manualSelector", False)
     obj.setdefault("backoffLimit", 2**31 - 1 if "backoffLimitPerIndex" in obj else 6)
     obj.setdefault("podReplacementPolicy", "Failed" if "podFailurePolicy" in obj else "TerminatingOrFailed")
 
@@ -177,7 +182,6 @@ SET_DEFAULTS: dict[str, SetDefaults] = {
     _CORE + "Volume": _set_volume_defaults,
     _HPA_BEHAVIOR: _set_scaling_defaults,
     "io.k8s.api.batch.v1.Job": _set_job_defaults,
-    "io.k8s.api.batch.v1.JobSpec": _set_job_spec_defaults,
     "io.k8s.api.coordination.v1.LeaseSpec": _drop_coordinated_election,
     "io.k8s.api.rbac.v1.RoleBinding": _set_role_binding_defaults,
     "io.k8s.api.rbac.v1.ClusterRoleBinding": _set_role_binding_defaults,

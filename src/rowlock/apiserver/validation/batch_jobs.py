@@ -1,4 +1,4 @@
-"""Makes the rules of batch/v1 Jobs in `training/batch_job/admission` available in `rules.txt`. Pure.
+"""Makes the rules of batch/v1 Jobs and CronJobs, which stand in `training`, available in `rules.txt`. Pure.
 
 A refusal of a changed pod template repeats the whole template as a real server prints it: with Go's field names, including empty
 fields. The table of types has the fields, their order and pointers; this module has the differences between the server's internal
@@ -7,14 +7,16 @@ types and the API's.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from rowlock.apiserver.schema import structs, types
-from rowlock.apiserver.validation.rules import Scope, rule
+from rowlock.apiserver.validation.rules import Scope, check_struct, rule
 from rowlock.documents.field_errors import Causes
 from rowlock.errors import Cause
 from rowlock.objects import Object
 from rowlock.training.batch_job.admission import spec_rules, updates
+from rowlock.training.cron_job import admission
 
 
 def _show(name: str, value: dict[str, Any]) -> Any:
@@ -23,9 +25,9 @@ def _show(name: str, value: dict[str, Any]) -> Any:
 
 
 @rule
-def batch_job(job: dict[str, Any], _: Scope) -> Causes:
-    yield from spec_rules.job_labels(job)
-    yield from spec_rules.job_hostnames(job)
+def batch_job_fields(spec: dict[str, Any], scope: Scope) -> list[Cause]:
+    """What holds of the spec of a Job, and of that in the template of a CronJob."""
+    return check_struct("batch.v1.JobSpec fields", spec, scope)
 
 
 @rule
@@ -35,15 +37,23 @@ def batch_job_spec(spec: dict[str, Any], _: Scope) -> Causes:
     yield from spec_rules.job_success_policy(spec, _show)
 
 
-@rule
-def batch_job_pods(spec: dict[str, Any], _: Scope) -> Causes:
-    yield from spec_rules.job_template(spec)
-    yield from spec_rules.job_selector(spec)
+def _register(name: str, *causes_of: Callable[[dict[str, Any]], Causes]) -> None:
+    def check(value: dict[str, Any], _: Scope) -> Causes:
+        for causes in causes_of:
+            yield from causes(value)
+
+    check.__name__ = name
+    rule(check)
 
 
-@rule
-def batch_job_name(job: dict[str, Any], _: Scope) -> Causes:
-    yield from spec_rules.job_name_warnings(job)
+_register("batch_job", spec_rules.job_labels, spec_rules.job_hostnames)
+_register("batch_job_template", spec_rules.job_template)
+_register("batch_job_selector", spec_rules.job_selector)
+_register("batch_job_name", spec_rules.job_name_warnings)
+_register("cron_job_name", admission.cron_name)
+_register("cron_job_schedule", admission.cron_schedule)
+_register("cron_job_time_zone", admission.cron_time_zone)
+_register("cron_job_selector", admission.cron_job_selector)
 
 
 def job_update_causes(old: Object, new: Object) -> Causes:

@@ -12,15 +12,10 @@ from rowlock import kinds, objects
 from rowlock.kinds import Kind
 from rowlock.objects import Key, Object
 from rowlock.rest.list_rows.object_facts import group_order, group_owner
-from rowlock.training.trainjob.owners import with_replicated_jobs
+from rowlock.training.trainjob.owners import is_part, names_parent, with_replicated_jobs
 
 _LEVELS = 2
 """Most levels of parts below a workload; deeper owner chains are forged."""
-
-
-def is_part(kind: Kind, obj: Object) -> bool:
-    """Whether this Job or JobSet has a controlling owner, and so is not a workload by itself."""
-    return kind in kinds.PARENTS and objects.controller_of(obj) is not None
 
 
 def is_replaced(kind: Kind, previous: Object, obj: Object) -> bool:
@@ -44,8 +39,7 @@ class Parts:
     def add(self, kind: Kind, part: Object) -> None:
         """Add or update a part. A part whose owner is not of the expected kind belongs to no workload."""
         uid, owner = objects.uid(part), objects.controller_of(part) or {}
-        parent = kinds.by_api_version(str(owner.get("apiVersion") or ""), str(owner.get("kind") or ""))
-        is_ours = parent is kinds.PARENTS[kind] and bool(owner.get("uid"))
+        is_ours = names_parent(kind, part) and bool(owner.get("uid"))
         before, above = self._parents.get(uid), str(owner.get("uid")) if is_ours else None
         if before is not None and before != above:
             del self._parents[uid]

@@ -94,7 +94,7 @@ def job_modes(spec: dict[str, Any]) -> Causes:
     if mode == INDEXED:
         yield from _indexed_causes(spec)
     elif mode not in (None, NON_INDEXED):
-        yield not_supported(".completionMode", mode, (INDEXED, NON_INDEXED))
+        yield not_supported(".completionMode", mode, (NON_INDEXED, INDEXED))
     else:
         for field in ("backoffLimitPerIndex", "maxFailedIndexes"):
             if spec.get(field) is not None:
