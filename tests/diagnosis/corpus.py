@@ -41,6 +41,8 @@ class Program:
     command: str = "python {program}"
     after: str = ""
     """A hang: a line that a rank writes when it is about to hang. A healthy one: when the first look is taken. "" = once it runs."""
+    everyone: bool = False
+    """All ranks must have written that line: on a busy machine some still import what others wait with."""
     seconds: float = 8.0
     """How long after that line the first question comes."""
     who: tuple[str, ...] = ()

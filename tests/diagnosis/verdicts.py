@@ -152,7 +152,7 @@ class Corpus:
     def _has_begun(self, program: Program, job: JobHandle) -> bool:
         if not program.after:
             return job.refresh().phase == "Running"
-        if any(program.after in line for line in self._log(job)):
+        if sum(program.after in line for line in self._log(job)) >= (program.ranks if program.everyone else 1):
             return True
         if job.refresh().is_finished:
             raise RuntimeError(

@@ -2,6 +2,7 @@
 # needs = ["torch"]
 # start = "PyTorchJob"
 # after = "joining"
+# everyone = true
 # who = ["rank 1"]
 # says = ["rendezvous is not complete", "127.0.0.1"]
 # never = ["message between them was lost"]

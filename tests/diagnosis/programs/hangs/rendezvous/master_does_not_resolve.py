@@ -2,6 +2,7 @@
 # needs = ["torch"]
 # start = "PyTorchJob"
 # after = "joining"
+# everyone = true
 # who = ["rank 1"]
 # says = ["rendezvous is not complete", "trainer-0.old-cluster", "does not resolve"]
 # never = ["message between them was lost"]

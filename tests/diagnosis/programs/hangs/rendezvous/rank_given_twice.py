@@ -2,6 +2,7 @@
 # needs = ["torch"]
 # ranks = 3
 # after = "joining"
+# everyone = true
 # says = ["rendezvous is not complete", "rank 1 and rank 2 join as rank 1, and nobody as rank 2"]
 # who = ["rank 1", "rank 2"]
 # never = ["message between them was lost", "keeps the others waiting"]

@@ -1,6 +1,7 @@
 # /// verdict
 # needs = ["torch"]
 # after = "joining"
+# everyone = true
 # says = ["rendezvous is not complete", "2 ranks run, they expect 3"]
 # never = ["message between them was lost", "keeps the others waiting"]
 # ///

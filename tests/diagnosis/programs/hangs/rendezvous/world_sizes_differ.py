@@ -3,6 +3,7 @@
 # start = "PyTorchJob"
 # ranks = 3
 # after = "joining"
+# everyone = true
 # says = ["rendezvous is not complete", "rank 2 expects 4", "rank 0 expects 3"]
 # never = ["message between them was lost"]
 # ///
