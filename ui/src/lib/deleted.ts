@@ -19,7 +19,7 @@ export function rowOf(body: Workload): DeletedRow {
     phaseReason: body.phaseReason, phaseUpdatedAt: body.phaseUpdatedAt, why: body.phaseMessage, projectName: body.projectName, departmentName: body.departmentName,
     namespace: body.namespace, submittedBy: body.submittedBy, priorityClassName: body.priorityClassName, preemptible: body.preemptible, createdAt: body.createdAt,
     completedAt: end, startedAt: more.startedAt, runningPods: 0, requestedPods: pods.number, minPods: pods.min, maxPods: pods.max, failedPods: more.failedPods,
-    images: body.images, nodePool: body.requestedNodePools[0] ?? "", nodes: more.nodes, gpuRequest: asked.gpu.request, gpuAllocation: 0, gpuMemoryAllocation: "",
+    images: body.images, nodePool: body.requestedNodePools[0] ?? "", nodes: more.nodes, gpuRequest: asked.gpu.request ?? 0, gpuAllocation: 0, gpuMemoryAllocation: "",
     kind: more.kind, clusterId: body.clusterId, canStop: false, deletedAt: body.deletedAt ?? "", dataSources: body.datasources.map((one) => ({ name: one.name, type: one.type ?? "" })),
     connections: more.ports,
     ...(asked.cpu.request ? { cpuRequest: asked.cpu.request } : {}),
