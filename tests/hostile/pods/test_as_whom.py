@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,8 @@ from tests.kubelet.conftest import Node, on_node, pod
 from tests.kubelet.images.test_spare_roots import build_image, image_pod
 from tests.kubelet.streams.test_exec_sessions import said
 
+from rowlock import kinds
+from rowlock.kubelet.shim import fact_files
 from rowlock.kubelet.volumes.checkpoints import give_to_user
 from rowlock.kubelet.warm import eligibility
 from rowlock.objects import Object
@@ -227,3 +230,32 @@ def test_no_program_of_another_user_starts_warm(place: Path, monkeypatch: pytest
         assert planned == [node.pod("own")["metadata"]["uid"]]
 
     on_node(data, body)
+
+
+@pytest.mark.parametrize(
+    "covered", [os.path.dirname(os.__file__), os.path.dirname(fact_files.__file__)], ids=["python", "rowlock"]
+)
+def test_a_volume_over_modules_of_ours_is_imported_by_nobody_as_root(place: Path, covered: str) -> None:
+    """What enters a container before its user changes has imported all that it needs: also to tell what cannot be done."""
+    code = f"import os\nopen({str(place / 'by-root')!r}, 'w').close()  # MARK\n"
+    names = [*(name for name in sys.stdlib_module_names if not name.startswith("_")), "fact_files", "netns", "stdio"]
+
+    async def body(node: Node) -> None:
+        made = {"metadata": {"name": "planted", "namespace": "default"}, "data": {f"{name}.py": code for name in names}}
+        await node.store.create(kinds.CONFIG_MAP, made)
+        over = {"volumeMounts": [{"name": "v", "mountPath": covered}]}
+        hook = {"exec": {"command": ["true"]}}
+        pods = {
+            "runs": as_nobody("runs", "sleep 1", **over, lifecycle={"postStart": hook}),
+            "missing": as_nobody("missing", "", **over, command=["/no/such/program"]),
+            "closed": as_nobody("closed", "", **over, workingDir="/root/closed"),
+            "control": pod("control", f"grep -q MARK {covered}/netns.py && touch {place}/by-itself", container=over),
+        }  # fmt: skip
+        for one in pods.values():
+            one["spec"]["volumes"] = [{"name": "v", "configMap": {"name": "planted"}}]
+            await node.add(one)
+        await node.ended(*pods)
+        assert (place / "by-itself").exists(), await node.log("control")
+        assert not (place / "by-root").exists()
+
+    on_node(place / "data", body)
