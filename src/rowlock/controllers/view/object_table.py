@@ -18,8 +18,8 @@ from rowlock import kinds, objects
 from rowlock.kinds import Kind
 from rowlock.objects import Object
 
-DECODED_LIMIT = 1_024
-"""Objects that may be dropped and stay decoded all the same, of all kinds together: some 15 MiB."""
+DECODED_LIMIT = 1_000_000
+"""Objects that may be dropped and stay decoded all the same, of all kinds together; docs/design/storage.md says why so many."""
 _ENDING_KINDS = frozenset({kinds.POD, *kinds.WORKLOADS})
 _LEFT_BEHIND = frozenset({kinds.EVENT, kinds.SERVICE, kinds.SECRET, kinds.CONFIG_MAP, kinds.POD_GROUP})
 _ENDS = frozenset({"Succeeded", "Failed", "Complete", "Completed"})
@@ -64,8 +64,6 @@ class ObjectTable:
     """Sorted."""
     decoded: dict[str, Object] = field(default_factory=dict)
     encoded: dict[str, bytes] = field(default_factory=dict)
-    unread: set[str] = field(default_factory=set)
-    """Names of objects that were loaded as JSON and not read yet, so that nobody knows whether they have ended."""
 
     def indexed_fields(self, name: str) -> dict[str, Any]:
         """`uid`, `resourceVersion`, `ownerReferences` and `labels` of an object's metadata; {} when there is no such object."""
@@ -106,7 +104,6 @@ class DecodedObjects:
     def put(self, table: ObjectTable, name: str, obj: Object) -> None:
         """Keep `obj` in its table, decoded: for ever, or until newer ones have taken its place."""
         table.decoded[name] = obj
-        table.unread.discard(name)
         entry = table, name
         if not is_seldom_read(table.kind, obj):
             self._entries.pop(entry, None)
@@ -122,7 +119,6 @@ class DecodedObjects:
     def drop(self, table: ObjectTable, name: str) -> None:
         """The object of this name was removed."""
         table.decoded.pop(name, None)
-        table.unread.discard(name)
         self._entries.pop((table, name), None)
 
 

@@ -21,7 +21,6 @@ from rowlock.controllers.view.object_table import (
     ObjectList,
     ObjectTable,
     decode,
-    indexed_fields,
     is_seldom_read,
 )
 from rowlock.kinds import Kind
@@ -109,7 +108,7 @@ class State:
             self._decoded.read(entries, name)
             for _, entries in spaces
             for name in entries.names
-            if name in entries.decoded or name in entries.unread
+            if name in entries.decoded
         ]
         return [obj for obj in found if obj is not None and not is_seldom_read(kind, obj)]
 
@@ -207,9 +206,10 @@ class State:
             observer(change)
 
     def load(self, kind: Kind, key: Key, encoded: bytes) -> None:
-        """One object of a recovery, which is decoded when it is read; cheapest in the order of their keys."""
-        space = _index(self._kinds.setdefault(kind, _KindObjects()), kind, key, indexed_fields(encoded), encoded)
-        space.unread.add(key.name)
+        """One object of a recovery; cheapest in the order of their keys."""
+        obj = decode(encoded)
+        space = _index(self._kinds.setdefault(kind, _KindObjects()), kind, key, objects.meta(obj), encoded)
+        self._decoded.put(space, key.name, obj)
 
     def _remove(self, kind_objects: _KindObjects, key: Key) -> None:
         space = kind_objects.spaces.get(key.namespace)
