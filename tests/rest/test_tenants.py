@@ -32,6 +32,7 @@ from rowlock.authentication.users import AUTHENTICATED, User
 from rowlock.authorization import bootstrap_policy
 from rowlock.authorization.rbac import RbacAuthorizer
 from rowlock.browser.door import BrowserDoor
+from rowlock.diagnostics.event_files import EventFiles
 from rowlock.http_server.certificates import ensure_certificates
 from rowlock.identity.token_sources import IdentityProvider, rest_authenticator, user_token_issuer
 from rowlock.kinds import Kind
@@ -88,6 +89,7 @@ class Tenancy:
                 issue_user_token=user_token_issuer(settings),
                 oidc=identity.logins,
                 look_up_token=identity.tokens.look_up,
+                event_files=EventFiles(directory),
             ),
             drain=lambda _: None,
             archive=Archive(directory / "archive"),

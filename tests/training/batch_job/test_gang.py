@@ -69,3 +69,12 @@ def test_a_podgroup_follows_its_job_also_in_what_the_job_no_longer_says() -> Non
     assert "rowlock.dev/max-runtime" not in marks and marks["kai.scheduler/preemption-delay"] == "5m"
     view.apply(Change("Modified", 2, POD_GROUP, update.object, group))
     assert sync_gang(view, parse_batch_job(gang_of({"kai.scheduler/queue": "team"}, later))) == []
+
+
+def test_a_gang_does_not_wait_for_an_index_that_has_failed_for_good() -> None:
+    view, job = State(), gang_of(backoffLimitPerIndex=1)
+    (create,) = sync_gang(view, parse_batch_job(job))
+    assert isinstance(create, Create) and create.object["spec"]["minMember"] == 2
+    view.apply(Change("Added", 1, POD_GROUP, create.object))
+    (update,) = sync_gang(view, parse_batch_job({**job, "status": {"failedIndexes": "0"}}))
+    assert isinstance(update, Update) and update.object["spec"]["minMember"] == 1

@@ -47,8 +47,10 @@ def sync_gang(view: View, job: BatchJob) -> list[Write]:
 
 
 def _as_training_job(job: BatchJob) -> Job:
-    """The Job as the `Job` type that `pod_group.py` expects."""
-    replica = Replica("Worker", job.parallelism, "Never", job.template)
+    """The Job as the `Job` type that `pod_group.py` expects. An index that has failed for good (`backoffLimitPerIndex`) has no pod again,
+    so a gang that waited for it would never start."""
+    count = max(1, job.parallelism - len(job.indexes_of("failedIndexes")))
+    replica = Replica("Worker", count, "Never", job.template)
     policy = RunPolicy(deadline=job.deadline, ttl=job.ttl, suspend=job.is_suspended)
     spec: Object = dict(dig(job.object, "spec", {}))
     return Job(_KIND, job.object, job.name, job.namespace, job.uid, spec, {"Worker": replica}, policy)
