@@ -32,6 +32,7 @@ NOT_WALKED: Mapping[str, tuple[str, ...]] = {
         "list roles", "list rolebindings", "list clusterroles", "list clusterrolebindings", "list priorityclasses",
         "list pods", "list namespaces", "list jobs", "list queues", "list podgroups", "list configmaps", "list services",
         "list serviceaccounts", "list horizontalpodautoscalers", "list events", "list persistentvolumeclaims", "list persistentvolumes",
+        "list secrets",
     ),
     NO_NODE: ("create pods/exec", "get pods/attach", "create pods/attach", "get pods/portforward", "create pods/portforward",
               "patch pods/ephemeralcontainers"),
@@ -48,8 +49,10 @@ NOT_WALKED: Mapping[str, tuple[str, ...]] = {
     ),
     "an audit log has a watch when it ends, after minutes; events are listed first": ("watch events",),
     "elastic jobs": ("create horizontalpodautoscalers",),
-    "kinds of Kubeflow Trainer and JobSet, which this cluster has none of: the server watches them and finds that": tuple(
-        f"{verb} {what}" for what in ("jobsets", "trainjobs") for verb in ("list", "get", "patch", "delete")
+    "kinds of Kubeflow Trainer and JobSet, which this cluster has none of: the server watches them and finds that": (
+        *(f"{verb} {what}" for what in ("jobsets", "trainjobs") for verb in ("list", "get", "patch", "delete")),
+        "update jobsets", "patch jobs/status",
+        *(f"update {what}/{part}" for what in ("jobsets", "trainjobs") for part in ("status", "finalizers")),
     ),
 }  # fmt: skip
 """Reason → rights that the walk may not meet."""
