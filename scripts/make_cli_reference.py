@@ -7,13 +7,13 @@ import io
 import re
 import sys
 from collections.abc import Iterator
-from pathlib import Path
+
+from generated import REPO, write_or_check
 
 from rowlock.cli import runai_tree
 from rowlock.cli.commands import tree
 from rowlock.cli.main import run
 
-REPO = Path(__file__).resolve().parents[1]
 PAGE = REPO / "docs" / "cli.md"
 HEAD = """# Command reference
 
@@ -58,15 +58,7 @@ def page() -> str:
 
 
 def main() -> int:
-    made = page()
-    if "--check" in sys.argv:
-        if not PAGE.exists() or PAGE.read_text() != made:
-            print("docs/cli.md is not what --help says now: run `make docs` and commit it", file=sys.stderr)
-            return 1
-        return 0
-    PAGE.write_text(made)
-    print(f"wrote {PAGE.relative_to(REPO)}")
-    return 0
+    return write_or_check(PAGE, page(), "what --help says now")
 
 
 if __name__ == "__main__":

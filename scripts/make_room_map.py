@@ -7,7 +7,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-REPO = Path(__file__).resolve().parents[1]
+from generated import REPO, write_or_check
+
 PACKAGE = REPO / "src" / "rowlock"
 PAGE = REPO / "docs" / "design" / "rooms.md"
 WORDS = ("errors", "objects", "kinds", "selectors", "quantity", "api", "submit_fields", "server_settings")
@@ -50,14 +51,9 @@ def room_map() -> str:
     return HEAD + "".join(f"| {name} | {line} |\n" for name, line in table_rows())
 
 
-def main() -> None:
-    text = room_map()
-    if "--check" in sys.argv[1:]:
-        if PAGE.read_text(encoding="utf-8") != text:
-            sys.exit("docs/design/rooms.md is not what the rooms say of themselves: run `make docs`")
-        return
-    PAGE.write_text(text, encoding="utf-8")
+def main() -> int:
+    return write_or_check(PAGE, room_map(), "what the rooms say of themselves")
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import NamedTuple
+
+from generated import REPO, write_or_check
 
 from rowlock.cli import runai_tree
 from rowlock.cli.grammar import Command, CommandError, Group, flags_of, resolve
 
-REPO = Path(__file__).resolve().parents[1]
 PAGE = REPO / "docs" / "runai-flags.md"
 SURFACE = REPO / "tests" / "cli" / "runai_surface.txt"
 GENERATIONS = {1: "The first command line (V1)", 2: "The second command line (V2)"}
@@ -86,21 +86,13 @@ def page(lines: list[SurfaceLine]) -> str:
 
 def main() -> int:
     lines = list(surface_lines())
-    made = page(lines)
     for generation in GENERATIONS:
         print(f"V{generation}: {count(lines, generation)}")
-    if "--check" not in sys.argv:
-        PAGE.write_text(made, encoding="utf-8")
-        print(f"wrote {PAGE.relative_to(REPO)}")
-        return 0
     unknown = [f"runai {line.command} {line.flag}".strip() for line in lines if line.state == "unknown"]
-    if unknown:
+    if "--check" in sys.argv and unknown:
         print(f"unknown: {', '.join(unknown)}", file=sys.stderr)
         return 1
-    if not PAGE.exists() or PAGE.read_text(encoding="utf-8") != made:
-        print("docs/runai-flags.md is not what the tables say now: run `make docs` and commit it", file=sys.stderr)
-        return 1
-    return 0
+    return write_or_check(PAGE, page(lines), "what the tables say now")
 
 
 if __name__ == "__main__":

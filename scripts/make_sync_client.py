@@ -7,7 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-REPO = Path(__file__).resolve().parents[1]
+from generated import REPO, write_or_check
+
 SDK = REPO / "src" / "rowlock" / "sdk"
 SOURCE, TARGET = SDK / "async_client.py", SDK / "client.py"
 DOCSTRING = '"""`Client`: rowlock from Python. `make docs` writes this file from `async_client.py`: change that one."""'
@@ -41,15 +42,7 @@ def synchronous(source: str) -> str:
 
 
 def main() -> int:
-    made = synchronous(SOURCE.read_text(encoding="utf-8"))
-    if "--check" in sys.argv:
-        if TARGET.read_text(encoding="utf-8") != made:
-            print("sdk/client.py is not what sdk/async_client.py gives: run `make docs` and commit it", file=sys.stderr)
-            return 1
-        return 0
-    TARGET.write_text(made, encoding="utf-8")
-    print(f"wrote {TARGET.relative_to(REPO)}")
-    return 0
+    return write_or_check(TARGET, synchronous(SOURCE.read_text(encoding="utf-8")), "what sdk/async_client.py gives")
 
 
 if __name__ == "__main__":

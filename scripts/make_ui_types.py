@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import sys
-from pathlib import Path
 from types import NoneType
 from typing import Any, Literal, NotRequired, get_args, get_origin, get_type_hints, is_typeddict
 
+from generated import REPO, write_or_check
+
 from rowlock.answers import Json, Time, accounts, cluster, live, workloads
 
-REPO = Path(__file__).resolve().parents[1]
 TARGET = REPO / "ui" / "src" / "lib" / "answers.ts"
 HEAD = "// What the server answers. `make docs` writes this file from `src/rowlock/answers/`: change those types.\n"
 SCALARS = (
@@ -39,32 +41,33 @@ def text_of(of: Any) -> str:
     return " | ".join(text_of(part) for part in parts)
 
 
+def bases_of(of: Any) -> list[str]:
+    """The records that a record extends. Python 3.11 keeps no bases of a TypedDict, so they are read in the source."""
+    source = ast.parse(inspect.getsource(sys.modules[of.__module__]))
+    classes = (node for node in source.body if isinstance(node, ast.ClassDef) and node.name == of.__name__)
+    return [base.id for node in classes for base in node.bases if isinstance(base, ast.Name) and base.id in TYPES]
+
+
 def declaration(name: str, of: Any) -> str:
     """A record as an interface, any other type as a name for it."""
     if not is_typeddict(of):
         return f"export type {name} = " + " | ".join(f'"{word}"' for word in get_args(of)) + ";\n"
-    lines = []
+    lines, bases = [], bases_of(of)
+    inherited = {field for base in bases for field in get_type_hints(TYPES[base])}
     for field, kind in get_type_hints(of, include_extras=True).items():
+        if field in inherited:
+            continue
         is_optional = field in of.__optional_keys__
         lines.append(
             f"  {field}{'?' * is_optional}: {text_of(get_args(kind)[0] if get_origin(kind) is NotRequired else kind)};\n"
         )
-    return f"export interface {name} {{\n{''.join(lines)}}}\n"
+    extends = f" extends {', '.join(bases)}" if bases else ""
+    return f"export interface {name}{extends} {{\n{''.join(lines)}}}\n"
 
 
 def main() -> int:
     made = HEAD + "".join("\n" + declaration(name, of) for name, of in TYPES.items())
-    if "--check" in sys.argv:
-        if not TARGET.exists() or TARGET.read_text(encoding="utf-8") != made:
-            print(
-                "ui/src/lib/answers.ts is not what rowlock.answers gives: run `make docs` and commit it",
-                file=sys.stderr,
-            )
-            return 1
-        return 0
-    TARGET.write_text(made, encoding="utf-8")
-    print(f"wrote {TARGET.relative_to(REPO)}")
-    return 0
+    return write_or_check(TARGET, made, "what rowlock.answers gives")
 
 
 if __name__ == "__main__":

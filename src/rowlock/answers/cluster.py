@@ -84,12 +84,14 @@ Card = TypedDict("Card", {
     "index": int, "allocated": float, "holders": list[CardHolder], "usedMemory": int | None, "utilization": float | None,
     "idleSeconds": int | None,
 })  # fmt: skip
+"""`usedMemory` in MiB, `utilization` in percent; null where they are not measured."""
 NodeCards = TypedDict("NodeCards", {
     "name": str, "status": str, "unschedulable": bool, "nodePool": str, "gpuType": str, "gpusSimulated": bool,
     "cardMemory": int, "allocated": float, "clusterUuid": str, "createdAt": Time | None, "readyGpus": int, "totalGpus": int,
     "cpu": float, "allocatedCpu": float, "memory": int, "allocatedMemory": int, "pods": int, "nvLinkDomainUid": str | None,
     "nvLinkCliqueId": str | None, "topology": list[TopologyLabel], "cards": list[Card], "elsewhere": list[CardHolder],
 })  # fmt: skip
+"""CPUs in cores, memory in bytes."""
 Cards = TypedDict("Cards", {"nodes": list[NodeCards]})
 NodeAllocation = TypedDict("NodeAllocation", {
     "name": str, "status": str, "address": str, "nodePool": str, "gpuType": str, "gpus": int, "gpusSimulated": bool,

@@ -171,60 +171,7 @@ export interface AdditionalFields {
   ranForSeconds?: number | null;
 }
 
-export interface Workload {
-  id: string;
-  name: string;
-  type: WorkloadKind;
-  distributedFramework: string;
-  tenantId: number;
-  clusterId: string;
-  projectId: string;
-  projectName: string;
-  departmentId: string;
-  departmentName: string;
-  namespace: string;
-  source: Source;
-  submittedBy: string;
-  category: string;
-  priority: number | null;
-  priorityClassName: string;
-  preemptible: boolean;
-  sourceApi: string | null;
-  aiApplicationId: string | null;
-  aiApplicationName: string | null;
-  createdAt: string;
-  updatedAt: string;
-  deletedAt: string | null;
-  completedAt: string | null;
-  phaseUpdatedAt: string;
-  k8sPhaseUpdatedAt: string;
-  guaranteedRuntimeEndsAt: string | null;
-  totalPendingTimeSeconds: number | null;
-  totalRunningTimeSeconds: number | null;
-  phase: Phase;
-  phaseMessage: string;
-  phaseReason: string | null;
-  k8sPhase: string;
-  conditions: Condition[];
-  actionsSupport: ActionsSupport;
-  requestedNodePools: string[];
-  currentNodePools: string[];
-  runningPods: number;
-  requestedPods: RequestedPods;
-  workloadRequestedResources: RequestedResources;
-  podsRequestedResources: RequestedResources;
-  allocatedResources: AllocatedResources;
-  idleGpus: number | null;
-  idleAllocatedGpus: number | null;
-  images: string[];
-  command: string;
-  arguments: string;
-  environmentVariables: Record<string, unknown>;
-  urls: string[];
-  datasources: TypedReference[];
-  environments: TypedReference[];
-  externalConnections: Record<string, unknown>[];
-  childrenIds: Child[];
+export interface Workload extends WorkloadIdentity, WorkloadTimes, WorkloadState, WorkloadResources, WorkloadContent {
   additionalFields: AdditionalFields;
 }
 
@@ -236,120 +183,11 @@ export interface PendingMessage {
   userMessage: string;
 }
 
-export interface WorkloadDetailed {
-  id: string;
-  name: string;
-  type: WorkloadKind;
-  distributedFramework: string;
-  tenantId: number;
-  clusterId: string;
-  projectId: string;
-  projectName: string;
-  departmentId: string;
-  departmentName: string;
-  namespace: string;
-  source: Source;
-  submittedBy: string;
-  category: string;
-  priority: number | null;
-  priorityClassName: string;
-  preemptible: boolean;
-  sourceApi: string | null;
-  aiApplicationId: string | null;
-  aiApplicationName: string | null;
-  createdAt: string;
-  updatedAt: string;
-  deletedAt: string | null;
-  completedAt: string | null;
-  phaseUpdatedAt: string;
-  k8sPhaseUpdatedAt: string;
-  guaranteedRuntimeEndsAt: string | null;
-  totalPendingTimeSeconds: number | null;
-  totalRunningTimeSeconds: number | null;
-  phase: Phase;
-  phaseMessage: string;
-  phaseReason: string | null;
-  k8sPhase: string;
-  conditions: Condition[];
-  actionsSupport: ActionsSupport;
-  requestedNodePools: string[];
-  currentNodePools: string[];
-  runningPods: number;
-  requestedPods: RequestedPods;
-  workloadRequestedResources: RequestedResources;
-  podsRequestedResources: RequestedResources;
-  allocatedResources: AllocatedResources;
-  idleGpus: number | null;
-  idleAllocatedGpus: number | null;
-  images: string[];
-  command: string;
-  arguments: string;
-  environmentVariables: Record<string, unknown>;
-  urls: string[];
-  datasources: TypedReference[];
-  environments: TypedReference[];
-  externalConnections: Record<string, unknown>[];
-  childrenIds: Child[];
-  additionalFields: AdditionalFields;
+export interface WorkloadDetailed extends Workload {
   pendingSchedulingMessages: PendingMessage[];
 }
 
-export interface AwaitedWorkload {
-  id: string;
-  name: string;
-  type: WorkloadKind;
-  distributedFramework: string;
-  tenantId: number;
-  clusterId: string;
-  projectId: string;
-  projectName: string;
-  departmentId: string;
-  departmentName: string;
-  namespace: string;
-  source: Source;
-  submittedBy: string;
-  category: string;
-  priority: number | null;
-  priorityClassName: string;
-  preemptible: boolean;
-  sourceApi: string | null;
-  aiApplicationId: string | null;
-  aiApplicationName: string | null;
-  createdAt: string;
-  updatedAt: string;
-  deletedAt: string | null;
-  completedAt: string | null;
-  phaseUpdatedAt: string;
-  k8sPhaseUpdatedAt: string;
-  guaranteedRuntimeEndsAt: string | null;
-  totalPendingTimeSeconds: number | null;
-  totalRunningTimeSeconds: number | null;
-  phase: Phase;
-  phaseMessage: string;
-  phaseReason: string | null;
-  k8sPhase: string;
-  conditions: Condition[];
-  actionsSupport: ActionsSupport;
-  requestedNodePools: string[];
-  currentNodePools: string[];
-  runningPods: number;
-  requestedPods: RequestedPods;
-  workloadRequestedResources: RequestedResources;
-  podsRequestedResources: RequestedResources;
-  allocatedResources: AllocatedResources;
-  idleGpus: number | null;
-  idleAllocatedGpus: number | null;
-  images: string[];
-  command: string;
-  arguments: string;
-  environmentVariables: Record<string, unknown>;
-  urls: string[];
-  datasources: TypedReference[];
-  environments: TypedReference[];
-  externalConnections: Record<string, unknown>[];
-  childrenIds: Child[];
-  additionalFields: AdditionalFields;
-  pendingSchedulingMessages: PendingMessage[];
+export interface AwaitedWorkload extends WorkloadDetailed {
   reachedPhase: Phase | null;
 }
 
@@ -368,19 +206,7 @@ export interface StandardWorkload {
   spec: Record<string, unknown>;
 }
 
-export interface DistributedWorkload {
-  name: string;
-  requestedName: string;
-  workloadId: string;
-  projectId: string;
-  departmentId: string;
-  clusterId: string;
-  createdBy: string;
-  createdAt: string;
-  deletedAt: string | null;
-  desiredPhase: "Running" | "Stopped" | "Deleted";
-  actualPhase: Phase;
-  spec: Record<string, unknown>;
+export interface DistributedWorkload extends StandardWorkload {
   masterSpecSameAsWorker: boolean | null;
   masterSpec: Record<string, unknown> | null;
 }
@@ -498,42 +324,7 @@ export interface RankFields {
   launchedRanks: LaunchedRanks | null;
 }
 
-export interface Pod {
-  name: string;
-  id: string;
-  workloadId: string;
-  workloadName: string;
-  clusterId: string;
-  projectId: string;
-  projectName: string;
-  tenantId: number;
-  priorityClassName: string;
-  createdAt: string;
-  updatedAt: string;
-  completedAt: string | null;
-  deletedAt: string | null;
-  k8sPhase: string;
-  k8sPhaseUpdatedAt: string;
-  nodeName: string | null;
-  ip: string | null;
-  hostIp: string | null;
-  containers: PodContainer[];
-  currentNodePool: string;
-  requestedNodePools: string[];
-  requestedResources: RequestedResources;
-  allocatedResources: AllocatedResources;
-  tolerations: Record<string, unknown>[];
-  nodeAffinity: Record<string, unknown> | null;
-  revisionId: string | null;
-  status: string;
-  ready: boolean;
-  role: string;
-  index: number;
-  restarts: number;
-  exitCode: number | null;
-  message: string;
-  rank: string;
-  launchedRanks: LaunchedRanks | null;
+export interface Pod extends PodFields, RankFields {
 }
 
 export interface Pods {
@@ -626,19 +417,7 @@ export interface ExplanationFields {
   warnings: Event[];
 }
 
-export interface Explanation {
-  name: string;
-  projectName: string;
-  phase: Phase;
-  since: string;
-  reason: string;
-  message: string;
-  podGroup: string;
-  minMember: number | null;
-  queue: string;
-  record: Record<string, unknown>;
-  evicted: Event | null;
-  warnings: Event[];
+export interface Explanation extends ExplanationFields {
   heldBy: string;
   holders: Holder[];
 }
@@ -741,15 +520,7 @@ export interface UsageOfPod {
   perGpu: UsageOfGpu[];
 }
 
-export interface WorkloadUsage {
-  id: string;
-  name: string;
-  projectName: string;
-  phase: Phase;
-  podCount: number;
-  gpus: number;
-  usage: Used;
-  idleSeconds: number | null;
+export interface WorkloadUsage extends UsageOfWorkload {
   measured: boolean;
   pods: UsageOfPod[];
 }
@@ -830,18 +601,7 @@ export interface RunRank {
   attempts: RunAttempt[];
 }
 
-export interface Run {
-  id: string;
-  name: string;
-  projectName: string;
-  kind: string;
-  createdAt: string;
-  finishedAt: string | null;
-  deletedAt: string | null;
-  phase: Phase;
-  attempts: number;
-  verdict: string;
-  durationSeconds: number | null;
+export interface Run extends RunHeader {
   phases: RunPhase[];
   ranks: RunRank[];
   why: Record<string, unknown> | null;
@@ -907,51 +667,7 @@ export interface RowExtras {
   idleGpus?: number;
 }
 
-export interface Row {
-  id: string;
-  name: string;
-  type: WorkloadKind;
-  distributedFramework: string;
-  category: string;
-  phase: Phase;
-  phaseReason: string | null;
-  phaseUpdatedAt: string;
-  projectName: string;
-  departmentName: string;
-  namespace: string;
-  submittedBy: string;
-  priorityClassName: string;
-  preemptible: boolean;
-  createdAt: string;
-  completedAt: string | null;
-  runningPods: number;
-  images: string[];
-  clusterId: string;
-  why: string;
-  requestedPods: number;
-  minPods: number | null;
-  maxPods: number | null;
-  failedPods: number;
-  nodePool: string;
-  nodes: string[];
-  gpuRequest: number;
-  gpuAllocation: number;
-  gpuMemoryAllocation: string;
-  kind: string;
-  startedAt: string | null;
-  canStop: boolean;
-  cpuRequest?: number;
-  cpuAllocation?: number;
-  cpuMemoryRequest?: string;
-  cpuMemoryAllocation?: string;
-  gpuMemoryRequest?: string;
-  dataSources?: DataSource[];
-  aiApplication?: string;
-  requestedRuns?: number;
-  ranAt?: string;
-  guaranteedUntil?: string;
-  connections?: Port[];
-  idleGpus?: number;
+export interface Row extends RowFields, RowExtras {
 }
 
 export interface Quota {
@@ -1285,11 +1001,7 @@ export interface GangName {
   pods: number;
 }
 
-export interface YieldingGang {
-  workloadId: string;
-  name: string;
-  projectName: string;
-  pods: number;
+export interface YieldingGang extends GangName {
   action: string;
 }
 
@@ -1390,14 +1102,7 @@ export interface Application {
   createdBy: string;
 }
 
-export interface NewApplication {
-  id: string;
-  name: string;
-  clientId: string;
-  enabled: boolean;
-  user: string;
-  createdAt: string;
-  createdBy: string;
+export interface NewApplication extends Application {
   clientSecret: string;
 }
 

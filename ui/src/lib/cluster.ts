@@ -1,68 +1,9 @@
 // The cluster's cards and who is on them, and the order in which workloads wait.
 
+import type { Card, CardHolder as Holder, NodeCards } from "./answers";
 import type { Row } from "./types";
 
-export interface Holder {
-  pod: string;
-  namespace: string;
-  projectName: string;
-  workloadId: string;
-  workloadName: string;
-  leaving: boolean;
-  share: number;
-}
-
-export interface Card {
-  index: number;
-  allocated: number;
-  holders: Holder[];
-  /** MiB; null, as the next two, where it is not measured. */
-  usedMemory: number | null;
-  /** Percent. */
-  utilization: number | null;
-  idleSeconds: number | null;
-}
-
-export interface NodeCards {
-  name: string;
-  status: string;
-  unschedulable: boolean;
-  nodePool: string;
-  gpuType: string;
-  gpusSimulated: boolean;
-  topology: { label: string; value: string }[];
-  cardMemory: number;
-  allocated: number;
-  cards: Card[];
-  elsewhere: Holder[];
-  clusterUuid: string;
-  createdAt: string | null;
-  readyGpus: number;
-  totalGpus: number;
-  /** Cores. */
-  cpu: number;
-  allocatedCpu: number;
-  /** Bytes. */
-  memory: number;
-  allocatedMemory: number;
-  pods: number;
-  nvLinkDomainUid: string | null;
-  nvLinkCliqueId: string | null;
-}
-
-export interface Waiting {
-  position: number;
-  workloadId: string;
-  name: string;
-  projectName: string;
-  hint: string;
-}
-
-export interface WaitingOrder {
-  isOrdered: boolean;
-  total: number;
-  waiting: Waiting[];
-}
+export type { Card, NodeCards, WaitingGang as Waiting, WaitingOrder } from "./answers";
 
 /** Whether pods of a node that is full or away may still come to it. */
 export function isOpen(node: NodeCards): boolean {

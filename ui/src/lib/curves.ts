@@ -1,44 +1,15 @@
 // Curves of runs: the server reads them in the logs, as for `rowlock plot`; here they become charts.
 
+import type { Run as KeptRun } from "./answers";
 import { call, request } from "./api";
 import type { Chart } from "./figures";
 
 const MAX_POINTS = 4000; // of a curve: a chart has less pixels
 
-export interface RunAttempt {
-  attempt: number;
-  startedAt: string;
-  endedAt: string | null;
-  restart: number;
-  logBytes: number | null;
-}
+export type { RunHeader } from "./answers";
 
-export interface RunRank {
-  rank: string;
-  pod: string;
-  pods: { nodeName: string | null; status: string; exitCode: number | null; restarts: number }[];
-  attempts: RunAttempt[];
-}
-
-export interface RunHeader {
-  id: string;
-  name: string;
-  projectName: string;
-  kind: string;
-  createdAt: string;
-  finishedAt: string | null;
-  deletedAt: string | null;
-  phase: string;
-  attempts: number;
-  verdict: string;
-  durationSeconds: number | null;
-}
-
-export interface Run extends RunHeader {
-  phases: { at: string; phase: string; message: string }[];
-  ranks: RunRank[];
+export interface Run extends KeptRun {
   ran: { commandLine: string; command: string[]; image: string; workingDir: string; replicas: Record<string, number>; resources: unknown; code: Record<string, unknown> | null; environment: string[] };
-  manifest: unknown;
 }
 
 /** Values that JSON does not have are words: "NaN", "Infinity", "-Infinity". */
