@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from typing import Any
 
 from rowlock import kinds
 from rowlock.api import Api, WriteOptions
@@ -17,6 +16,7 @@ from rowlock.errors import AlreadyExists, BadRequest, Conflict, Forbidden, NotFo
 from rowlock.gangs.dialects import BIND_REQUEST, DIALECTS, INSTALLED, Dialect
 from rowlock.kinds import Kind
 from rowlock.kube.client import Kube
+from rowlock.kube.install.crd import OPEN, crd_object
 from rowlock.kube.install.job_kinds import job_crd_objects
 from rowlock.kube.install.trainer_kinds import trainer_crd_objects
 from rowlock.objects import Object, is_condition_true
@@ -30,7 +30,6 @@ ESTABLISH_TIMEOUT_S = 15.0
 _POLL_INTERVAL_S = 0.1
 _BOUND: Object = {"type": "number"}
 _RESOURCE: Object = {"type": "object", "properties": {"quota": _BOUND, "limit": _BOUND, "overQuotaWeight": _BOUND}}
-_OPEN: Object = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 _QUEUE_SPEC: Object = {
     "type": "object",
     "x-kubernetes-preserve-unknown-fields": True,
@@ -40,34 +39,15 @@ _QUEUE_SPEC: Object = {
         "resources": {"type": "object", "properties": {name: _RESOURCE for name in ("cpu", "memory", "gpu")}},
     },
 }
-_SPECS: tuple[tuple[Kind, Object], ...] = ((kinds.QUEUE, _QUEUE_SPEC), (kinds.POD_GROUP, _OPEN))
+_SPECS: tuple[tuple[Kind, Object], ...] = ((kinds.QUEUE, _QUEUE_SPEC), (kinds.POD_GROUP, OPEN))
 
 
 def crd_objects() -> list[Object]:
     """The CustomResourceDefinitions of Queue and PodGroup."""
-    return [_crd_object(kind, spec) for kind, spec in _SPECS]
-
-
-def _crd_object(kind: Kind, spec: Object) -> Object:
-    version: dict[str, Any] = {
-        "name": kind.version,
-        "served": True,
-        "storage": True,
-        "subresources": {"status": {}},
-        "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": spec, "status": _OPEN}}},
-    }
-    names = {"kind": kind.name, "plural": kind.plural, "singular": kind.singular, "listKind": f"{kind.name}List"}
-    return {
-        "apiVersion": CRD.api_version,
-        "kind": CRD.name,
-        "metadata": {"name": kind.resource, "labels": {"app.kubernetes.io/managed-by": "rowlock"}},
-        "spec": {
-            "group": kind.group,
-            "names": names,
-            "scope": "Namespaced" if kind.namespaced else "Cluster",
-            "versions": [version],
-        },
-    }
+    return [
+        crd_object(kind, {"properties": {"spec": spec, "status": OPEN}}, subresources={"status": {}})
+        for kind, spec in _SPECS
+    ]
 
 
 async def missing_kinds(api: Api, wanted: Iterable[Kind]) -> list[Kind]:

@@ -6,24 +6,22 @@ rowlock's operators write an Event.
 
 from __future__ import annotations
 
-from typing import Any
-
 from rowlock import kinds
 from rowlock.kinds import Kind
+from rowlock.kube.install.crd import OPEN, crd_object
 from rowlock.objects import Object
 from rowlock.training.frameworks.registry import FRAMEWORKS
 
-_OPEN: Object = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 _REPLICA: Object = {
-    **_OPEN,
+    **OPEN,
     "properties": {
         "replicas": {"type": "integer", "format": "int32"},
         "restartPolicy": {"type": "string"},
-        "template": {**_OPEN, "properties": {"metadata": _OPEN, "spec": _OPEN}},
+        "template": {**OPEN, "properties": {"metadata": OPEN, "spec": OPEN}},
     },
 }
 _RUN_POLICY: Object = {
-    **_OPEN,
+    **OPEN,
     "properties": {
         "backoffLimit": {"type": "integer", "format": "int32"},
         "activeDeadlineSeconds": {"type": "integer", "format": "int64"},
@@ -33,11 +31,11 @@ _RUN_POLICY: Object = {
         "suspend": {"type": "boolean"},
     },
 }
-_COLUMNS = [
+_COLUMNS: list[Object] = [
     {"name": "State", "type": "string", "jsonPath": ".status.conditions[-1:].type"},
     {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
 ]
-_SCALE = {
+_SCALE: Object = {
     "specReplicasPath": ".spec.pytorchReplicaSpecs.Worker.replicas",
     "statusReplicasPath": ".status.replicaStatuses.Worker.active",
     "labelSelectorPath": ".status.replicaStatuses.Worker.selector",
@@ -53,19 +51,7 @@ def job_crd_objects() -> list[Object]:
 def _crd_object(kind: Kind) -> Object:
     field = FRAMEWORKS[kind].replicas
     replicas = {"type": "object", "additionalProperties": _REPLICA}
-    spec = {**_OPEN, "required": [field], "properties": {field: replicas, "runPolicy": _RUN_POLICY}}
-    version: dict[str, Any] = {
-        "name": kind.version,
-        "served": True,
-        "storage": True,
-        "additionalPrinterColumns": _COLUMNS,
-        "subresources": {"status": {}, **({"scale": _SCALE} if kind is kinds.PYTORCHJOB else {})},
-        "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": spec, "status": _OPEN}}},
-    }
-    names = {"kind": kind.name, "plural": kind.plural, "singular": kind.singular, "listKind": f"{kind.name}List"}
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": kind.resource, "labels": {"app.kubernetes.io/managed-by": "rowlock"}},
-        "spec": {"group": kind.group, "names": names, "scope": "Namespaced", "versions": [version]},
-    }
+    spec = {**OPEN, "required": [field], "properties": {field: replicas, "runPolicy": _RUN_POLICY}}
+    scale = {"scale": _SCALE} if kind is kinds.PYTORCHJOB else {}
+    schema = {"properties": {"spec": spec, "status": OPEN}}
+    return crd_object(kind, schema, additionalPrinterColumns=_COLUMNS, subresources={"status": {}, **scale})

@@ -6,15 +6,13 @@ megabyte, which `kubectl apply` would refuse. Their own CRDs replace these when 
 
 from __future__ import annotations
 
-from typing import Any
-
 from rowlock import kinds
 from rowlock.apiserver.schema import types
 from rowlock.kinds import Kind
+from rowlock.kube.install.crd import OPEN, crd_object
 from rowlock.objects import Object
 
-_OPEN: Object = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-_POD_TEMPLATE: Object = {**_OPEN, "properties": {"metadata": _OPEN, "spec": _OPEN}}
+_POD_TEMPLATE: Object = {**OPEN, "properties": {"metadata": OPEN, "spec": OPEN}}
 _POD_FIELDS = {"containers", "nodeName"}
 """Fields of a whole pod spec. Patches of a runtime have few of a pod's fields and stay closed."""
 # The webhook of JobSet gives rules of a failure policy their names, and there is none here: our operator does it (`default_jobset`).
@@ -42,26 +40,8 @@ def _crd_object(kind: Kind) -> Object:
     if kind is kinds.JOB_SET:
         parts["spec"]["properties"]["failurePolicy"]["properties"]["rules"]["items"]["required"] = ["action"]
     rules = {key: declared[key] for key in ("x-kubernetes-validations",) if key in declared}
-    version: dict[str, Any] = {
-        "name": kind.version,
-        "served": True,
-        "storage": True,
-        "schema": {"openAPIV3Schema": {"type": "object", "properties": parts, **rules}},
-    }
-    if kind in _COLUMNS:
-        version |= {"additionalPrinterColumns": _COLUMNS[kind], "subresources": {"status": {}}}
-    names = {"kind": kind.name, "plural": kind.plural, "singular": kind.singular, "listKind": f"{kind.name}List"}
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": kind.resource, "labels": {"app.kubernetes.io/managed-by": "rowlock"}},
-        "spec": {
-            "group": kind.group,
-            "names": names,
-            "scope": "Namespaced" if kind.namespaced else "Cluster",
-            "versions": [version],
-        },
-    }
+    shown = {"additionalPrinterColumns": _COLUMNS[kind], "subresources": {"status": {}}} if kind in _COLUMNS else {}
+    return crd_object(kind, {"properties": parts, **rules}, **shown)
 
 
 def _structural(node: types.Schema) -> Object:
