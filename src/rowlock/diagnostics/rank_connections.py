@@ -132,9 +132,7 @@ def are_connected(ranks: Sequence[RankProcess]) -> bool | None:
     try:
         held = [(rank, found) for rank in ranks if (found := set(socket_inodes(rank.pid)))]
         if len({uid(rank.running_pod.pod) for rank, _ in held}) < 2:
-            return (
-                False  # the tables need not be read, which costs milliseconds: the kernel searches all its connections
-            )
+            return False  # without a read of the tables, which costs milliseconds: the kernel searches all connections
         for rank, inodes in held:
             namespace = os.readlink(f"/proc/{rank.pid}/ns/net")
             if namespace not in tables:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from rowlock.api import Api
 from rowlock.errors import AlreadyExists, ApiError, Forbidden, Internal, NotFound
@@ -32,11 +32,12 @@ class Rival:
     """The kind of the heartbeat."""
     probe_spec: Object
     """The spec of a job that it writes a status on without creating pods."""
-    labels: Collection[tuple[str, str]] = ()
+    lease_suffix: str
+    """How the name of its Lease ends."""
+    labels: Collection[tuple[str, str]]
     """Labels of its Deployment: any of them is proof."""
     images: Collection[str] = ()
     """Last parts of the names of its images, for a Deployment with other labels."""
-    lease_suffix: str = field(default="\n")
 
     async def find(self, api: Api, process: str, patience: float, clock: Callable[[], float] = time.time) -> str:
         """Where it was found, as the end of a sentence; "" when nothing answered within `patience` seconds. `process` becomes part of the

@@ -14,6 +14,8 @@ from rowlock.training.cron_job.schedule import Schedule
 
 MANY = 100
 """More missed starts than this are told in an event."""
+_NEVER_DUE = "time difference between two schedules is less than 1 second"
+"""The real controller's words for a schedule that is never due."""
 _LATE_LOOK = 0.1
 """Seconds after a start at which to look, so that a clock that is a little behind has reached it."""
 
@@ -33,9 +35,7 @@ def due_start(schedule: Schedule, since: float, now: float, window: float = math
     schedule is never due."""
     first = schedule.next(since)
     if first is None:
-        raise ScheduleError(
-            "time difference between two schedules is less than 1 second"
-        )  # the real controller's words
+        raise ScheduleError(_NEVER_DUE)
     if first > now:
         return None
     second = schedule.next(first)
