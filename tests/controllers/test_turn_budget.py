@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 
-from rowlock.controllers.turn_budget import SLICE, OnePerTurn, SharedTurn, TurnBudget
+from rowlock.controllers.turn_budget import SLICE, FairTurns, OnePerTurn, SharedTurn, TurnBudget
 
 
 def turns_of_others(budget: TurnBudget, pieces: int) -> int:
@@ -79,3 +79,25 @@ def test_one_piece_a_turn_in_the_order_of_the_calls() -> None:
 
     done = asyncio.run(body())
     assert [number for number, _ in done] == list(range(5)) and len({turn for _, turn in done}) == 5
+
+
+def test_who_asks_often_delays_none_but_its_own() -> None:
+    """Pieces of one name are worked off one by one; beside them there is place for another name, at most two at a time."""
+    begun, running, most = list[str](), set[str](), list[int]()
+
+    async def work(turns: FairTurns, name: str) -> None:
+        async with turns.take(name):
+            assert name not in running, f"two pieces of {name} at once"
+            running.add(name)
+            begun.append(name)
+            most.append(len(running))
+            await asyncio.sleep(0)
+            running.remove(name)
+
+    async def body() -> None:
+        turns = FairTurns(2)
+        await asyncio.gather(*(work(turns, name) for name in ["greedy"] * 100 + ["ana", "ben"]))
+
+    asyncio.run(body())
+    assert max(most) == 2 and len(begun) == 102
+    assert max(begun.index("ana"), begun.index("ben")) <= 4, begun

@@ -11,6 +11,7 @@ import pytest
 from tests.curves.test_event_records import WRITTEN, event, record
 
 from rowlock.curves.event_records import ReadingBudget, RunPlaces
+from rowlock.diagnostics import event_files
 from rowlock.diagnostics.event_files import EventFiles
 from rowlock.kubelet.volumes.checkpoints import OwnerMarks
 
@@ -63,6 +64,27 @@ def test_curves_are_read_and_what_is_too_much_is_said(tmp_path: Path) -> None:
     curves, notes = files.read(run_of(tmp_path), ReadingBudget(records=4))
     assert [len(curves[name].points) for name in ("loss", "lr")] == [3, 1], "the newest file is read first"
     assert "the oldest are left out" in notes[0]
+
+
+def test_a_run_of_many_directories_is_not_searched_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each pod has a directory of its own; the limit is for all of them."""
+    monkeypatch.setattr(event_files, "_MAX_ENTRIES", 10)
+    monkeypatch.setattr(event_files, "_MAX_SEARCHED", 50)
+    pods = {f"pod-{number}": f"fit-worker-{number}" for number in range(100)}
+    for uid in pods:
+        for number in range(30):
+            write(tmp_path / "pods" / uid / ".work" / f"events.out.tfevents.{number}.h")
+    looked = list[str]()
+    scan = event_files._entries
+
+    def count(top: int, directory: str, most: int) -> list[tuple[str, bool, bool]]:
+        entries = scan(top, directory, most)
+        looked.extend(name for name, _, _ in entries)
+        return entries
+
+    monkeypatch.setattr(event_files, "_entries", count)
+    assert EventFiles(tmp_path).find(run_of(pods=pods))
+    assert len(looked) <= 50
 
 
 def test_the_checkpoints_of_another_namespace_are_not_read(tmp_path: Path) -> None:

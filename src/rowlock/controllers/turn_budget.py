@@ -1,11 +1,13 @@
-"""Long work on the event loop, in slices of two milliseconds between which other tasks run."""
+"""Long work on the event loop, in slices of two milliseconds between which other tasks run; and work in threads, in fair turns."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from typing import TypeVar
+from weakref import WeakValueDictionary
 
 T = TypeVar("T")
 
@@ -58,6 +60,21 @@ class OnePerTurn:
     async def wait(self) -> None:
         async with self._waiting:
             await asyncio.sleep(0)
+
+
+class FairTurns:
+    """`async with turns.take(name):` around dear work in a thread. At most `at_once` pieces are in work, and one of each name (a user,
+    a namespace); the names take turns, so that a name with many pieces delays its own."""
+
+    def __init__(self, at_once: int = 1) -> None:
+        self._places = asyncio.Semaphore(at_once)
+        self._names: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    @asynccontextmanager
+    async def take(self, name: str) -> AsyncIterator[None]:
+        own = self._names.setdefault(name, asyncio.Lock())
+        async with own, self._places:
+            yield
 
 
 async def take_slices(items: Sequence[T], size: int) -> AsyncIterator[Sequence[T]]:

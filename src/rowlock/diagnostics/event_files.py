@@ -13,6 +13,7 @@ import re
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
@@ -26,8 +27,8 @@ from rowlock.kubelet.volumes.checkpoints import may_read_checkpoints
 
 _EVENT_FILE = re.compile(r"events\.out\.tfevents\.([0-9]{1,12})\.(.*)", re.DOTALL)
 _OF_A_POD = re.compile(r".*-(master|worker|launcher|chief|ps|evaluator)-[0-9]+(\.|$)")
-_MAX_ENTRIES, _MAX_DEPTH, _MAX_FILES = 20_000, 6, 200
-"""Limits of a search: directory entries, directory levels, event files."""
+_MAX_ENTRIES, _MAX_SEARCHED, _MAX_DEPTH, _MAX_FILES = 20_000, 100_000, 6, 200
+"""Limits of a search: directory entries below one of the run's directories, below all of them, directory levels, event files."""
 _PASSED_OVER = frozenset({".git", ".venv", "venv", "node_modules", "__pycache__", "site-packages"})
 _SLACK = 2.0
 """Seconds of tolerance around a run's start and end, because the times have whole seconds."""
@@ -63,9 +64,11 @@ class EventFiles:
         return collected.curves(), notes if budget.is_spent else []
 
     def _find(self, run: RunPlaces) -> list[_Found]:
-        found = {each.file.path: each for top in self._own_directories(run) for each, _ in _search(top, is_own=True)}
+        found, room = dict[str, _Found](), _Room(_MAX_SEARCHED)
+        for top in self._own_directories(run):
+            found.update((each.file.path, each) for each, _ in _search(top, room, is_own=True))
         for top in run.directories:
-            for each, host in _search(top, is_own=False):
+            for each, host in _search(top, room, is_own=False):
                 if _is_of_run(each.file, host, run):
                     found.setdefault(each.file.path, each)
         return sorted(found.values(), key=lambda each: (each.file.begun, each.file.path))[-_MAX_FILES:]
@@ -97,14 +100,23 @@ def _is_of_run(file: EventFile, host: str, run: RunPlaces) -> bool:
     return is_in_time and (is_of_pod or _OF_A_POD.match(host) is None)
 
 
-def _search(top: str, *, is_own: bool) -> Iterator[tuple[_Found, str]]:
+@dataclass(slots=True)
+class _Room:
+    """How many directory entries a search may still look at, over all directories of a run, which may have thousands of pods."""
+
+    left: int
+
+
+def _search(top: str, room: _Room, *, is_own: bool) -> Iterator[tuple[_Found, str]]:
     """Event files below a directory, each with the host that wrote it; none if there is no such directory."""
+    room.left -= 1  # a directory that is missing or empty is looked at, too
+    end = room.left - _MAX_ENTRIES
     with suppress(OSError), beneath.open_directory(top) as fd:
-        unvisited, seen = [("", 0)], 0
-        while unvisited and seen < _MAX_ENTRIES:
+        unvisited = [("", 0)]
+        while unvisited and room.left > max(end, 0):
             directory, depth = unvisited.pop()
-            for name, is_directory, is_file in _entries(fd, directory):
-                seen += 1
+            for name, is_directory, is_file in _entries(fd, directory, room.left):
+                room.left -= 1
                 path = f"{directory}/{name}" if directory else name
                 if is_directory and depth < _MAX_DEPTH and name not in _PASSED_OVER:
                     unvisited.append((path, depth + 1))
@@ -113,14 +125,14 @@ def _search(top: str, *, is_own: bool) -> Iterator[tuple[_Found, str]]:
                     yield _Found(file, top, is_own), match[2]
 
 
-def _entries(top: int, directory: str) -> list[tuple[str, bool, bool]]:
-    """At most `_MAX_ENTRIES` entries of a directory below `top`: name, whether it is a directory, whether a file; none if it cannot be
-    read."""
+def _entries(top: int, directory: str, most: int) -> list[tuple[str, bool, bool]]:
+    """At most `most` and `_MAX_ENTRIES` entries of a directory below `top`: name, whether it is a directory, whether a file; none if it
+    cannot be read."""
     with suppress(OSError):
         fd = beneath.open_beneath(top, directory, beneath.DIRECTORY)
         try:
             with os.scandir(fd) as entries:
-                some = islice(entries, _MAX_ENTRIES)
+                some = islice(entries, min(most, _MAX_ENTRIES))
                 return [(e.name, e.is_dir(follow_symlinks=False), e.is_file(follow_symlinks=False)) for e in some]
         finally:
             os.close(fd)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import getpass
 import os
 import time
@@ -19,6 +18,7 @@ from rowlock.accounts.user_credentials import UserCredentials
 from rowlock.api import Api
 from rowlock.archive.archive import Archive
 from rowlock.authentication.oidc.logins import OidcLogins
+from rowlock.controllers.turn_budget import FairTurns
 from rowlock.curves.curves import Curve
 from rowlock.curves.event_records import EventFile, RunPlaces
 from rowlock.errors import BadRequest
@@ -40,6 +40,7 @@ from rowlock.workloads.figures.usage_series import PodUsageSource, UsageSeries
 MAX_BODY_BYTES = 4 * 1024 * 1024
 """Most bytes of a request body."""
 _FILTER, _MAX_QUOTED = "filterBy", 60
+_EVENT_FILE_READERS = 2
 MAX_TOKEN_BODY_BYTES = 16 * 1024
 """The same before authentication, since decoding JSON takes twenty times its size in memory."""
 
@@ -156,8 +157,8 @@ class AppContext:
     diagnose: Diagnose = None
     observe_ranks: ObserveRanks = None
     image_problems: ImageProblems = None
-    reading_event_files: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """A lock for reading them, so that requests are read one after the other."""
+    reading_event_files: FairTurns = field(default_factory=lambda: FairTurns(_EVENT_FILE_READERS))
+    """Turns of users to search for event files or to read them: each takes a thread for seconds."""
     pod_remarks: PodRemarks = None
     """What a pod like this requests but does not get on this machine; None without embedded nodes."""
     usage: UsageSamples | None = None
@@ -175,8 +176,8 @@ class AppContext:
     server_api: Api | None = None
     """The cluster with the server's own credentials, for facts that all callers may read about themselves. None when it is
     `api`."""
-    planning: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """A lock for questions to the planner, so that they run one after the other."""
+    planning: FairTurns = field(default_factory=FairTurns)
+    """Turns of users to ask the planner, one question at a time: each computes plans of the whole cluster."""
     reserved_checkpoints: CheckpointReservations = field(default_factory=dict)
     """Checkpoint directories of jobs that requests are about to start, for all requests."""
     list_items: ListItems = field(default_factory=ListItems)

@@ -60,7 +60,7 @@ async def what_if(call: RestCall) -> Any:
     def plan(copy: Snapshot) -> list[DryRunOutcome]:
         return DryRunPlanner(copy).dry_run(dry_run_gangs.dry_run_gangs(admitted, homes, classes, now))
 
-    async with call.context.planning:  # one at a time: each computes a plan of the whole cluster
+    async with call.context.planning.take(call.user):
         outcomes = await asyncio.to_thread(plan, _take_snapshot(call))
     return {"outcomes": [outcome.to_json() for outcome in outcomes]}
 

@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any, TypeVar
-from weakref import WeakValueDictionary
 
 from msgspec import structs
 
 from rowlock.api import View, WriteOptions
+from rowlock.controllers.turn_budget import FairTurns
 from rowlock.errors import ApiError
 from rowlock.kinds import Kind
 from rowlock.objects import Key, Object, is_same_version
@@ -142,14 +142,12 @@ class LargeWrites:
 
     def __init__(self, core: Core) -> None:
         self._core = core
-        self._one = asyncio.Semaphore(1)
-        self._namespaces: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._turns = FairTurns()
 
     async def rehearse(self, write: Verb, namespace: str, options: WriteOptions) -> Rehearsal | None:
         """A rehearsal to `carry_out` before anything else is awaited; None when others' writes came between again and again."""
-        turn = self._namespaces.setdefault(namespace, asyncio.Lock())
         for _ in range(ATTEMPTS):
-            async with turn, self._one:
+            async with self._turns.take(namespace):
                 rehearsal = Rehearsal(self._core, options)
                 await asyncio.to_thread(rehearsal.run, write)
             if rehearsal.still_holds:

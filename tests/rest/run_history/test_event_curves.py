@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 from tests.curves.test_event_records import WRITTEN
 from tests.rest.conftest import World
 from tests.rest.run_history.test_past_runs import NAMESPACE, get, give_pod, remove, submit, wait
 
 from rowlock import objects
 from rowlock.archive.records import PodRecord, RunRecord
+from rowlock.controllers.turn_budget import FairTurns
+from rowlock.curves.event_records import RunPlaces
+from rowlock.diagnostics.event_files import EventFiles
 from rowlock.kubelet.volumes.checkpoints import OwnerMarks
 from rowlock.rest.run_history.event_files import places_of
 from rowlock.rest.run_history.past_workloads import PastRun
@@ -40,6 +46,32 @@ def test_scalars_are_curves_beside_what_was_printed(world: World, tmp_path: Path
     assert file["path"].endswith(f"{objects.uid(job)}/events.out.tfevents.1.host") and file["place"] == "."
     remove(world, identity, job, pod)
     assert curves(world, identity)["train/loss"] == both["train/loss"]
+
+
+def test_searches_take_the_turns_of_their_user(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever asks again and again has one search at a time, by each of the two routes."""
+    identity, job = submit(world)
+    give_pod(world, job)
+    wait(lambda: world.client.get(f"/api/v1/runs/{identity}").status_code == 200)
+    held, searched = list[str](), list[tuple[str, ...]]()
+    take, find = FairTurns.take, EventFiles._find
+
+    @asynccontextmanager
+    async def note(turns: FairTurns, name: str) -> AsyncIterator[None]:
+        async with take(turns, name):
+            held.append(name)
+            yield
+            held.remove(name)
+
+    def search(files: EventFiles, run: RunPlaces) -> Any:
+        searched.append(tuple(held))
+        return find(files, run)
+
+    monkeypatch.setattr(FairTurns, "take", note)
+    monkeypatch.setattr(EventFiles, "_find", search)
+    get(world, f"/api/v1/runs/{identity}/event-files")
+    get(world, f"/api/v1/runs/{identity}/curves")
+    assert searched == [("ana",), ("ana",)]
 
 
 def test_directories_and_users_are_those_of_the_pods() -> None:

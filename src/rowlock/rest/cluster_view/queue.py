@@ -80,7 +80,7 @@ async def what_if(call: RestCall) -> Any:
     take_snapshot = call.context.take_snapshot
     if take_snapshot is None:
         return {"verdict": "", "message": _NO_SCHEDULER, "hint": "", "changes": []}
-    async with call.context.planning:
+    async with call.context.planning.take(call.user):
         visible, snapshot = frozenset(call.context.cache.projects()), take_snapshot()
         return await asyncio.to_thread(
             try_changes, snapshot, objects.uid(workload.job), objects.name(workload.job), visible

@@ -32,7 +32,7 @@ async def try_out(call: RestCall) -> Any:
         raise Conflict(
             "this cluster runs without rowlock's scheduler: nobody here knows what other quotas would change"
         )
-    async with call.context.planning:  # one at a time: each computes two plans of the whole cluster
+    async with call.context.planning.take(call.user):
         outcome = await asyncio.to_thread(try_quotas, take_snapshot(), {p.queue: quota for p, quota in asked})
     return _outcome_json(call.context.cache, outcome)
 

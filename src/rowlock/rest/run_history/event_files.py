@@ -27,7 +27,8 @@ async def show(call: RestCall) -> Any:
         raise Unsupported(
             "event files of a real cluster lie in the volumes of its pods, which this server does not see."
         )
-    found = await asyncio.to_thread(event_files.find, places_of(run))
+    async with call.context.reading_event_files.take(call.user):
+        found = await asyncio.to_thread(event_files.find, places_of(run))
     return {"files": [{"path": f.path, "place": f.place, "begunAt": objects.timestamp(f.begun)} for f in found]}
 
 
@@ -36,7 +37,7 @@ async def read_curves(call: RestCall, run: PastRun) -> tuple[dict[str, Curve], l
     event_files = call.context.settings.event_files
     if event_files is None:
         return {}, []
-    async with call.context.reading_event_files:
+    async with call.context.reading_event_files.take(call.user):
         return await asyncio.to_thread(event_files.read, places_of(run))
 
 
