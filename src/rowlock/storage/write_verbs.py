@@ -119,7 +119,7 @@ class Core:
         if not objects.meta(submitted).get("name"):
             obj = self._draw_free_name(kind, obj)
         if kind.namespaced:
-            self._check_namespace(kind, obj)
+            self._check_namespace(kind, obj, options)
         obj = self._admission.create(kind, obj, options)
         key = objects.key(obj)
         if not key.name:
@@ -238,9 +238,10 @@ class Core:
             raise not_found(kind.plural, name, kind.group)
         return obj
 
-    def _check_namespace(self, kind: Kind, obj: Object) -> None:
+    def _check_namespace(self, kind: Kind, obj: Object, options: WriteOptions) -> None:
         namespace = self._get_existing(kinds.NAMESPACE, "", objects.namespace(obj))
-        if objects.is_deleting(namespace):
+        is_own_event = kind is kinds.EVENT and options.is_settled  # of pods that end with their namespace: runs keep them
+        if objects.is_deleting(namespace) and not is_own_event:
             raise lifecycle.namespace_terminating_error(kind, objects.name(obj), objects.namespace(obj))
 
     def _replace(self, kind: Kind, old: Object, new: Object, dry_run: bool, count: bool = True) -> Object:

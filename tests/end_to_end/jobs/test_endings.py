@@ -151,6 +151,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     with lent(tmp_path_factory.mktemp("endings")) as made:
         made.up("--nodes", "3", "--simulated-gpus", "1")
         made.run("rowlock", "project", "create", "small", "--gpus", "1")
+        made.run("rowlock", "project", "create", "doomed")
         yield made
 
 
@@ -162,6 +163,12 @@ def delete_pod(stage: Stage) -> None:
 def delete_job(stage: Stage) -> None:
     stage.start()
     stage.cluster.run("rowlock", "delete", stage.name)
+
+
+def delete_namespace(stage: Stage) -> None:
+    stage.project = "doomed"
+    stage.start()
+    stage.cluster.api("DELETE", "/api/v1/namespaces/runai-doomed")
 
 
 def suspend(stage: Stage) -> None:
@@ -322,6 +329,7 @@ def stop_cluster(stage: Stage) -> None:
 WAYS: dict[Callable[[Stage], None], tuple[str, int]] = {
     delete_pod: ("delete: the pod was deleted", 0),
     delete_job: ("delete: its job was deleted", 0),
+    delete_namespace: ("namespace deletion: the namespace runai-doomed was deleted with all that is in it", 0),
     suspend: ("suspend: its job was suspended", 0),
     preempt: ("preemption: Pod runai-default/preempt-master-0 was preempted by higher priority", 0),
     reclaim: ("reclaim: Pod runai-small/reclaim-master-0 was preempted by", 0),

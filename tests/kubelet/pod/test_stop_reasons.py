@@ -268,6 +268,18 @@ def test_the_kubelet_ends_pods_by_itself() -> None:
     assert stop_reason(spec, "", [job()], deadline_over=True) == deadline
 
 
+@pytest.mark.parametrize("owners", [[], [job()], [job(deleted=True)]])
+def test_a_namespace_that_is_deleted_takes_its_pods_with_it(owners: list[Object]) -> None:
+    gone = parse_pod_spec(pod(meta=DELETED))
+    space: Object = {"metadata": {"name": "n", **DELETED}}
+    reason = "namespace deletion: the namespace n was deleted with all that is in it"
+    assert stop_reason(gone, "", owners, deadline_over=False, namespace=space) == reason
+    assert stop_reason(gone, "", owners, deadline_over=False, namespace={"metadata": {"name": "n"}}) != reason
+    preempted = pod((SCHEDULER, "Pod n/p was preempted by workload n/b."), meta=DELETED)
+    why = stop_reason(parse_pod_spec(preempted), "", owners, deadline_over=False, namespace=space)
+    assert why.startswith("reclaim: ")
+
+
 @pytest.mark.parametrize(
     ("end", "sentence"),
     [

@@ -161,11 +161,19 @@ def _replicas_of(pod: Object, job: Object) -> int | None:
 
 
 def stop_reason(
-    pod: PodSpec, evicted: str, owners: Sequence[Object], *, deadline_over: bool, was_surplus: bool = False
+    pod: PodSpec,
+    evicted: str,
+    owners: Sequence[Object],
+    *,
+    deadline_over: bool,
+    was_surplus: bool = False,
+    namespace: Object | None = None,
 ) -> str:
-    """Why the kubelet stops the pod's programs now."""
+    """Why the kubelet stops the pod's programs now. `namespace`: the pod's own, which deletes what is in it when it is deleted."""
     if evicted:
         return f"eviction: {evicted.rstrip('. ')}"
+    if pod.deletion_time is not None and not is_disrupted(pod.object) and namespace and is_deleting(namespace):
+        return f"namespace deletion: the namespace {pod.namespace} was deleted with all that is in it"
     if pod.deletion_time is not None or is_disrupted(pod.object):
         return deletion_reason(pod.object, owners, was_surplus=was_surplus)
     if deadline_over:

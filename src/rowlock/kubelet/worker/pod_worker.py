@@ -246,7 +246,10 @@ class PodWorker:
         failure = kubelet_failure(pod, state.facts(), self._node.clock())
         is_over = failure is not None and failure[0] == "DeadlineExceeded"
         owners = self._owners.owners_of(pod, state.card.owner)
-        why = stop_reason(pod, state.evicted, owners, deadline_over=is_over, was_surplus=state.was_surplus)
+        space = self._view.get(kinds.NAMESPACE, "", pod.namespace)
+        why = stop_reason(
+            pod, state.evicted, owners, deadline_over=is_over, was_surplus=state.was_surplus, namespace=space
+        )
         return POD_REMOVED if why == POD_DELETED and state.removed is not None else why
 
     async def _publish_status(self, pod: PodSpec, state: PodState) -> None:

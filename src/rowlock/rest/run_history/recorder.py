@@ -303,7 +303,8 @@ class RunRecorder:
             self._note_pod_gone(notes, uid, now)
         last = next((step.phase for step in reversed(notes.phases) if step.phase != "Deleting"), "")
         if not notes.record.verdict:
-            notes.record.verdict = notes.deletion_sentence(last) if last not in TERMINAL else ""
+            space = self._cache.namespace(notes.record.namespace)
+            notes.record.verdict = notes.deletion_sentence(last, space) if last not in TERMINAL else ""
         notes.note_phase(now, DELETED, "")
         notes.record.phase = last if last in TERMINAL else DELETED
         notes.record.deleted = now

@@ -87,10 +87,14 @@ class RunNotes:
         """The kept events, without managed fields, oldest first."""
         return [msgspec.json.decode(text) for text in self.event_texts.values()]
 
-    def deletion_sentence(self, phase: str) -> str:
-        """The verdict of a run that was deleted in this phase; names the command that deleted it, if known."""
+    def deletion_sentence(self, phase: str, namespace: Object | None) -> str:
+        """The verdict of a run that was deleted in this phase; names the command that deleted it, if known. `namespace`: the job's, as it
+        is now; None when that is gone."""
         by = objects.annotations(self.job).get(STOPPED_BY_ANNOTATION) if self.job else None
-        return f"It was deleted{f' by `{by}`' if by else ''} while it was {phase.lower()}."
+        how = f" by `{by}`" if by else ""
+        if not by and (objects.is_deleting(namespace) if namespace else self.record.namespace_uid):
+            how = f" with its namespace {self.record.namespace}"
+        return f"It was deleted{how} while it was {phase.lower()}."
 
     @property
     def is_doubtful(self) -> bool:
