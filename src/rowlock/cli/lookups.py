@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING, cast
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, cast
 
 from rowlock.cli import client
 from rowlock.cli.client import ServerClient, StatusError
@@ -83,6 +84,15 @@ def find_workload_or_past(server: ServerClient, project_name: str, name: str) ->
             if refusal.status != 404:
                 raise
     return find_workload(server, project_name, name)
+
+
+def read_holders(server: ServerClient, workload: Mapping[str, Any]) -> str:
+    """A sentence about the jobs that hold the GPUs for which this workload waits, if the user may see them; "" for other waits."""
+    if workload["phase"] != "Pending":
+        return ""
+    with suppress(StatusError):  # the user may not read events, or the job is gone
+        return str(server.get(f"{WORKLOADS}/{workload['id']}/explain").get("heldBy") or "")
+    return ""
 
 
 def wait_for_phase(

@@ -275,7 +275,7 @@ class AsyncJobHandle:
         return await self._client.run_call(calls.why(self.id))
 
     async def explain(self) -> str:
-        """Why it is waiting to be scheduled, with numbers."""
+        """Why it is waiting to be scheduled, with numbers, and which jobs hold the GPUs."""
         return await self._client.run_call(calls.explain(self.id))
 
     async def suspend(self) -> None:

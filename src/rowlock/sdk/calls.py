@@ -108,7 +108,9 @@ def why(identity: str) -> ApiCall[str]:
 
 
 def explain(identity: str) -> ApiCall[str]:
-    return ApiCall("GET", _path(identity, "explain"), lambda body: str(body["message"]))
+    return ApiCall(
+        "GET", _path(identity, "explain"), lambda body: f"{body['message']} {body.get('heldBy') or ''}".strip()
+    )
 
 
 def events(identity: str) -> ApiCall[list[Mapping[str, Any]]]:

@@ -271,7 +271,7 @@ class JobHandle:
         return self._client.run_call(calls.why(self.id))
 
     def explain(self) -> str:
-        """Why it is waiting to be scheduled, with numbers."""
+        """Why it is waiting to be scheduled, with numbers, and which jobs hold the GPUs."""
         return self._client.run_call(calls.explain(self.id))
 
     def suspend(self) -> None:

@@ -240,7 +240,9 @@ class Core:
 
     def _check_namespace(self, kind: Kind, obj: Object, options: WriteOptions) -> None:
         namespace = self._get_existing(kinds.NAMESPACE, "", objects.namespace(obj))
-        is_own_event = kind is kinds.EVENT and options.is_settled  # of pods that end with their namespace: runs keep them
+        is_own_event = (
+            kind is kinds.EVENT and options.is_settled
+        )  # of pods that end with their namespace: runs keep them
         if objects.is_deleting(namespace) and not is_own_event:
             raise lifecycle.namespace_terminating_error(kind, objects.name(obj), objects.namespace(obj))
 

@@ -18,6 +18,7 @@ from rowlock.cli.lookups import (
     find_project,
     find_workload,
     has_reached,
+    read_holders,
     wait_for_phase,
 )
 from rowlock.cli.output import (
@@ -108,7 +109,8 @@ def describe(line: CommandLine) -> None:
     if line.json:
         show_json({**body, "pods": pods, "events": events})
         return
-    show(_describe_workload(body, describe_usage(server, workload["id"]) if body["phase"] == "Running" else ""))
+    used = describe_usage(server, workload["id"]) if body["phase"] == "Running" else ""
+    show(_describe_workload(body, used, read_holders(server, body)))
     for title, place in find_directories(server, workload["id"]):
         show(f"{title + ':':<15} {place}")
     if pods:
@@ -123,7 +125,7 @@ def describe(line: CommandLine) -> None:
         show(table(("AGE", "TYPE", "REASON", "ABOUT", "MESSAGE"), [_event_row(e) for e in events]))
 
 
-def _describe_workload(body: WorkloadDetailed, usage: str) -> str:
+def _describe_workload(body: WorkloadDetailed, usage: str, holders: str) -> str:
     extra = body["additionalFields"]
     rows = [
         ("Name", body["name"]),
@@ -131,7 +133,7 @@ def _describe_workload(body: WorkloadDetailed, usage: str) -> str:
         ("Id", body["id"]),
         ("Framework", f"{body['distributedFramework']} ({extra['kind']})"),
         ("Phase", body["phase"]),
-        ("Why", body.get("phaseMessage") or ""),
+        ("Why", f"{body.get('phaseMessage') or ''} {holders}".strip()),
         ("Since", format_age(body["phaseUpdatedAt"])),
         ("Image", ", ".join(body["images"])),
         ("Command", _join_command(extra["argv"])),

@@ -17,7 +17,7 @@ from rowlock.cli import client
 from rowlock.cli.client import ServerClient
 from rowlock.cli.context import context_flags
 from rowlock.cli.grammar import CommandError, CommandLine
-from rowlock.cli.lookups import WORKLOADS, wait_for_phase
+from rowlock.cli.lookups import WORKLOADS, read_holders, wait_for_phase
 from rowlock.cli.output import ask, tell
 from rowlock.cli.run.console import PIPED, TERMINAL, Console
 from rowlock.cli.server_json import read_server_json
@@ -127,15 +127,8 @@ def wait_for_start(server: ServerClient, name: str, identity: str) -> None:
         if reason and reason != last_reason:
             tell(f"Job {name} is {body['phase'].lower()}: {reason}")
             last_reason = reason
-            if body["phase"] == "Pending" and (held_by := _held_by(server, identity)):
+            if held_by := read_holders(server, {**body, "id": identity}):
                 tell(held_by)
-
-
-def _held_by(server: ServerClient, identity: str) -> str:
-    """The jobs that hold the GPUs for which this one waits, if the user may see them; "" for other waits."""
-    with contextlib.suppress(client.StatusError):  # the user may not read events, or the job is gone
-        return str(server.get(f"{WORKLOADS}/{identity}/explain").get("heldBy") or "")
-    return ""
 
 
 def exit_code(phase: str, pods: list[Pod]) -> int:

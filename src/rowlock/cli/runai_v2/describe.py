@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from rowlock.cli import client
 from rowlock.cli.grammar import CommandLine
-from rowlock.cli.lookups import WORKLOADS
+from rowlock.cli.lookups import WORKLOADS, read_holders
 from rowlock.cli.node_usage import SIMULATED
 from rowlock.cli.output import format_number, show, show_json, table, tell
 from rowlock.cli.runai_v2.tables import show_yaml
@@ -32,7 +32,7 @@ def describe(line: CommandLine) -> None:
         (show_json if line.output == "json" else show_yaml)(whole)
         return
     sections: list[tuple[bool, Callable[[], str]]] = [
-        (line.general, lambda: _lines(_general_rows(body))),
+        (line.general, lambda: _lines(_general_rows(body, read_holders(server, body)))),
         (line.compute, lambda: "Compute Resources\n" + _compute_table(body)),
         (line.pods, lambda: f"Pods ({format_pods(body)} running)\n" + _pod_table(shown_pods, len(pods))),
         (line.containers, lambda: "Containers\n" + _container_table(shown_pods)),
@@ -53,7 +53,7 @@ def _lines(rows: Iterator[tuple[str, Any]]) -> str:
     return "\n".join(f"{key + ':':<19} {value}".rstrip() for key, value in rows)
 
 
-def _general_rows(body: WorkloadDetailed) -> Iterator[tuple[str, Any]]:
+def _general_rows(body: WorkloadDetailed, holders: str) -> Iterator[tuple[str, Any]]:
     extra = body["additionalFields"]
     yield "Name", body["name"]
     yield "Namespace", body["namespace"]
@@ -61,7 +61,7 @@ def _general_rows(body: WorkloadDetailed) -> Iterator[tuple[str, Any]]:
     yield "Framework", body["distributedFramework"]
     yield "Phase", body["phase"]
     if body.get("phaseMessage"):
-        yield "Reason", " ".join(body["phaseMessage"].split())
+        yield "Reason", " ".join([*body["phaseMessage"].split(), *holders.split()])
     yield "Project", body["projectName"]
     yield "Cluster", body["clusterId"]
     yield "Id", body["id"]
