@@ -13,7 +13,8 @@ from tests.waiting import PATIENCE
 
 from rowlock import controllers, kinds, objects
 from rowlock.api import LARGE_WRITE, Change, Controller, Create, Decision, Delete, Patch, Record, Update, View, Write
-from rowlock.controllers.writer import batch_steps, plan_steps
+from rowlock.controllers.writer import FailedWrite, batch_steps, plan_steps
+from rowlock.errors import Cause, invalid
 from rowlock.kinds import Kind
 from rowlock.objects import Key, Object
 from rowlock.storage.store import Store
@@ -249,6 +250,13 @@ def test_a_bug_is_logged_and_costs_only_its_key(caplog: pytest.LogCaptureFixture
     with caplog.at_level(logging.ERROR):
         play([toy], lambda s: count(s, SECRET) == 2, begin)
     assert "toy default/bad" in caplog.text and "ZeroDivisionError: oops" in caplog.text
+
+
+def test_a_patch_for_an_earlier_object_of_the_same_name_is_only_outdated() -> None:
+    write = Patch(SECRET, "default", "a", {"metadata": {"uid": "earlier"}, "data": {}})
+    causes = {field: Cause("FieldValueInvalid", "field is immutable", field) for field in ("metadata.uid", "data")}
+    outdated = {field: FailedWrite(write, invalid("Secret", "a", [one])).is_outdated for field, one in causes.items()}
+    assert outdated == {"metadata.uid": True, "data": False}
 
 
 def test_refusals_are_told_and_tried_again() -> None:

@@ -17,11 +17,25 @@ from itertools import count
 from tests.simulation.kubelet import Disk, Kubelet
 
 from rowlock import kinds, objects
-from rowlock.api import Bind, Change, Controller, Create, Decision, Delete, Patch, Record, Update, View, Write
+from rowlock.api import (
+    Bind,
+    Change,
+    Controller,
+    Create,
+    Decision,
+    Delete,
+    Patch,
+    Record,
+    Update,
+    View,
+    Write,
+    WriteOptions,
+)
 from rowlock.apiserver.patch.patches import Patcher
+from rowlock.apiserver.validation.objects import meta_update_causes
 from rowlock.controllers.recorder import make_event
 from rowlock.controllers.view.state import State, StoredChange
-from rowlock.errors import ApiError, Conflict, NotFound
+from rowlock.errors import ApiError, Conflict, NotFound, invalid
 from rowlock.kinds import Kind
 from rowlock.objects import Key, Object
 from rowlock.storage.store import Store
@@ -65,6 +79,15 @@ class Broken(AssertionError):
     """An invariant does not hold, or the world does not settle; carries the story."""
 
 
+class SameObjects(AlwaysAdmit):
+    """Admission that refuses what each API server refuses, whatever the kind: a patch that names the uid of an earlier object of its name."""
+
+    def update(self, kind: Kind, old: Object, new: Object, subresource: str, options: WriteOptions) -> Object:
+        if causes := meta_update_causes(old, new):
+            raise invalid(kind.name, objects.name(old), causes)
+        return new
+
+
 class World:
     """A cluster, its actors, and the dice."""
 
@@ -78,12 +101,12 @@ class World:
         *,
         admission: Callable[[Callable[[], float], View], Admission] | None = None,
     ) -> None:
-        """`admission` makes what checks each write, of a clock and a view; without one every write passes as it is."""
+        """`admission` makes what checks each write, of a clock and a view; without one writes pass as they are."""
         self.seed, self.dice = seed, random.Random(seed)
         self.now = START
         numbers: Iterator[int] = count(1)
         patches = Patcher(self.clock)
-        admit = partial(admission, self.clock) if admission else lambda _: AlwaysAdmit()
+        admit = partial(admission, self.clock) if admission else lambda _: SameObjects()
         self.store = Store.open(
             admission=admit, patches=patches, clock=self.clock, new_uid=lambda: f"uid-{next(numbers)}", window=64
         )

@@ -32,8 +32,9 @@ class FailedWrite:
 
     @property
     def is_outdated(self) -> bool:
-        """Whether the write failed because the view was stale: the object has changed or is gone. Retried without a log line."""
-        if isinstance(self.error, Conflict):
+        """Whether the write failed because the view was stale: the object has changed, is gone, or a patch names the uid of an earlier
+        object of its name, which an API server calls invalid. Retried without a log line."""
+        if isinstance(self.error, Conflict) or any(cause.field == "metadata.uid" for cause in self.error.causes):
             return True
         return isinstance(self.error, NotFound) and isinstance(self.write, Update | Patch | Bind)
 
