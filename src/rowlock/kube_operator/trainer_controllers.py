@@ -65,7 +65,7 @@ class ClusterGangController(JobSetGroupController):
 
     def decide(self, view: View, key: Key, now: float) -> Decision:
         jobset = view.get(JOB_SET, key.namespace, key.name)
-        if jobset is None or _refusal(JOB_SET, jobset, view) or not is_ours(jobset):
+        if jobset is not None and (_refusal(JOB_SET, jobset, view) or not is_ours(jobset)):
             return NOTHING
         return super().decide(view, key, now)
 

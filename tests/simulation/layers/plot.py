@@ -126,8 +126,7 @@ def resume(world: World, number: int) -> None:
 def delete(world: World, number: int) -> None:
     if chosen := _some(world):
         kind, obj = chosen
-        orphan: tuple[Propagation, ...] = ("Orphan",) if kind is BATCH_JOB else ()  # a set's pods keep its gang
-        policies: tuple[Propagation | None, ...] = ("Background", "Foreground", None, *orphan)
+        policies: tuple[Propagation | None, ...] = ("Background", "Foreground", None, "Orphan")
         options = DeleteOptions(propagation=world.dice.choice(policies))
         world.write("user", lambda: world.core.delete(kind, *objects.key(obj), options))
 

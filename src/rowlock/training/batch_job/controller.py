@@ -115,7 +115,7 @@ class BatchJobController:
         had_refusal = uid(job) in self._refused or self._created_at.get(uid(job)) == revision(job)
         decision = reconcile(ObservedJob(batch_job, pods, memory, had_refusal), now)
         self._note_creates(uid(job), revision(job), decision, had_refusal=had_refusal)
-        gang = sync_gang(view, batch_job) if self._declares_gangs else []
+        gang = sync_gang(view, batch_job, pods) if self._declares_gangs else []
         return replace(decision, writes=(*gang, *decision.writes)) if gang else decision
 
     def _note_creates(self, job_uid: str, job_revision: int, decision: Decision, *, had_refusal: bool) -> None:

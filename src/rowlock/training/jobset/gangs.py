@@ -10,23 +10,40 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from rowlock.api import NOTHING, Change, Create, Decision, View, Write
-from rowlock.kinds import JOB_SET, NAMESPACE, POD_GROUP, PRIORITY_CLASS, TRAIN_JOB, Kind
+from rowlock.api import NOTHING, Change, Create, Decision, Patch, Update, View, Write
+from rowlock.kinds import BATCH_JOB, JOB_SET, NAMESPACE, POD, POD_GROUP, PRIORITY_CLASS, TRAIN_JOB, Kind
 from rowlock.objects import (
     Key,
     Object,
     controller_of,
     dig,
+    is_condition_true,
+    is_controlled_by,
     is_deleting,
     key,
     labels,
     meta,
     name,
     namespace,
+    phase,
     uid,
 )
 from rowlock.objects import annotations as annotations_of
-from rowlock.training.jobset.model import CONTROLLER, PREFIX, REPLICATED_JOB_KEY, Json, pods_at_a_time, replicas
+from rowlock.training.batch_job.gang import gang_name, members, runs_together
+from rowlock.training.batch_job.model import parse_batch_job
+from rowlock.training.job_changes import owner_keys
+from rowlock.training.jobset.jobs import job_name
+from rowlock.training.jobset.model import (
+    CONTROLLER,
+    FAILED,
+    NAME_KEY,
+    PREFIX,
+    REPLICATED_JOB_KEY,
+    Json,
+    attempt,
+    pods_at_a_time,
+    replicas,
+)
 from rowlock.training.jobset.reconcile import has_ended
 from rowlock.training.pod_group import (
     MAX_RUNTIME_ANNOTATION,
@@ -41,13 +58,26 @@ GROUP_ANNOTATION = "pod-group-name"
 UID_KEY = f"{PREFIX}jobset-uid"
 
 
-def gangs_of(jobset: Object) -> dict[str, int]:
+def gangs_of(view: View, jobset: Object) -> dict[str, int]:
     """Name of a PodGroup → how many pods of the gang must start together."""
+    jobs = {name(job): job for job in view.by_owner(BATCH_JOB, uid(jobset)) if is_controlled_by(job, uid(jobset))}
     found = dict[str, int]()
-    for job in dig(jobset, "spec.replicatedJobs", None) or ():
-        group = group_name(jobset, job["name"])
-        found[group] = found.get(group, 0) + replicas(job) * pods_at_a_time(dig(job, "template.spec", {}))
+    for one in dig(jobset, "spec.replicatedJobs", None) or ():
+        group = group_name(jobset, one["name"])
+        count = sum(_members(view, jobset, one, jobs.get(job_name(jobset, one, n))) for n in range(replicas(one)))
+        found[group] = found.get(group, 0) + count
     return {group: count for group, count in found.items() if count > 0}
+
+
+def _members(view: View, jobset: Object, replicated_job: Json, job: Object | None) -> int:
+    """How many pods the gang must have of one Job. One that is missing, on its way out, of an earlier restart or failed is made (again)."""
+    if job is None:
+        return pods_at_a_time(dig(replicated_job, "template.spec", {}))
+    pods = [pod for pod in view.by_owner(POD, uid(job)) if is_controlled_by(pod, uid(job))]
+    if is_deleting(job) or is_condition_true(job, FAILED) or attempt(job) < int(dig(jobset, "status.restarts", 0)):
+        again = pods_at_a_time(dig(replicated_job, "template.spec", {}))
+        return again + sum(phase(pod) == "Succeeded" for pod in pods)
+    return members(parse_batch_job(job), pods)
 
 
 def group_name(jobset: Object, replicated_job: str) -> str:
@@ -72,21 +102,30 @@ class JobSetGroupController:
     """Creates and updates the PodGroups of sets, by their labels and those of the TrainJobs that own them."""
 
     name = "jobset-podgrouper"
-    kinds: tuple[Kind, ...] = (JOB_SET, TRAIN_JOB, POD_GROUP, NAMESPACE, PRIORITY_CLASS)
+    kinds: tuple[Kind, ...] = (JOB_SET, TRAIN_JOB, BATCH_JOB, POD, POD_GROUP, NAMESPACE, PRIORITY_CLASS)
 
     def keys(self, view: View, change: Change) -> Iterable[Key]:
-        """The sets concerned."""
+        """The sets concerned, and `job/NAME` of Jobs without their set."""
         if change.kind is JOB_SET or change.kind is TRAIN_JOB:
             is_same = change.old is not None and _wishes(change.old) == _wishes(change.object)
             return () if is_same else (key(change.object),)
+        if change.kind is BATCH_JOB:
+            return tuple(_concerned_by_job(change))
+        if change.kind is POD:
+            return tuple(_concerned_by_pod(view, change))
         if change.kind is POD_GROUP:
             owner = controller_of(change.object) or {}
+            if owner.get("kind") == BATCH_JOB.name and change.type == "Added" and UID_KEY in labels(change.object):
+                return (_orphan_key(namespace(change.object), str(owner["name"])),)
             is_ours = owner.get("kind") == JOB_SET.name and change.type == "Deleted"
             return (Key(namespace(change.object), str(owner["name"])),) if is_ours else ()
         return [key(one) for one in view.all(JOB_SET, name(change.object) if change.kind is NAMESPACE else "")]
 
     def decide(self, view: View, key: Key, now: float) -> Decision:
-        """Create or update the PodGroups of a set."""
+        """Create or update the PodGroups of a set; or take the pods of a Job without its set out of them."""
+        if key.name.startswith(_ORPHAN):
+            job = view.get(BATCH_JOB, key.namespace, key.name.removeprefix(_ORPHAN))
+            return NOTHING if job is None or not _is_orphan(job) else Decision(tuple(_leave_group(view, job)))
         jobset = view.get(JOB_SET, key.namespace, key.name)
         if jobset is None or is_deleting(jobset) or has_ended(jobset):
             return NOTHING
@@ -105,7 +144,7 @@ class JobSetGroupController:
         spec = placement_spec(label_sets, templates, marks, view.get(NAMESPACE, "", namespace(jobset)), classes)
         passed = {note: marks[note] for note in (*PASSED_ANNOTATIONS, MAX_RUNTIME_ANNOTATION) if marks.get(note)}
         passed |= top_owner_note(JOB_SET if trainjob is None else TRAIN_JOB, sources[0])
-        for group, count in gangs_of(jobset).items():
+        for group, count in gangs_of(view, jobset).items():
             yield from _write(view, jobset, group, {**spec, "minMember": count}, passed)
 
 
@@ -121,4 +160,67 @@ def _write(view: View, jobset: Object, group: str, spec: Json, passed: dict[str,
 
 def _wishes(obj: Object) -> tuple[Any, ...]:
     """All parts of an object on which a PodGroup depends."""
-    return obj.get("spec"), labels(obj), annotations_of(obj), is_deleting(obj), has_ended(obj)
+    restarts = dig(obj, "status.restarts", 0)
+    return obj.get("spec"), labels(obj), annotations_of(obj), is_deleting(obj), has_ended(obj), restarts
+
+
+# ---------------------------------------------------------------- the Jobs of a set
+
+
+def _concerned_by_job(change: Change) -> Iterator[Key]:
+    """The set of a Job that changed in what its gang depends on; the Job itself if it has lost its set."""
+    if change.type != "Deleted" and _is_orphan(change.object):
+        yield _orphan_key(namespace(change.object), name(change.object))
+    old = change.old or {**change.object, "status": {}}
+    if change.type == "Deleted" or _progress(old) != _progress(change.object):
+        yield from dict.fromkeys(owner_keys(JOB_SET, change))
+
+
+def _concerned_by_pod(view: View, change: Change) -> Iterator[Key]:
+    """The set of a succeeded pod that is gone; the Job of a new pod in the group of a set that it has lost meanwhile."""
+    pod = change.object
+    if change.type == "Deleted" and phase(pod) == "Succeeded" and NAME_KEY in labels(pod):
+        yield Key(namespace(pod), labels(pod)[NAME_KEY])
+    if change.type == "Added" and GROUP_ANNOTATION in annotations_of(pod):
+        for job_key in owner_keys(BATCH_JOB, change):
+            job = view.get(BATCH_JOB, *job_key)
+            if job is not None and _is_orphan(job):
+                yield _orphan_key(*job_key)
+
+
+def _progress(job: Object) -> tuple[Any, ...]:
+    spec, status = job.get("spec") or {}, job.get("status") or {}
+    ends = [(one["type"], one["status"]) for one in status.get("conditions") or () if one["type"] != "Suspended"]
+    counts = (status.get("succeeded"), status.get("completedIndexes"), status.get("failedIndexes"))
+    return spec.get("parallelism"), spec.get("completions"), counts, ends, is_deleting(job)
+
+
+_ORPHAN = "job/"
+
+
+def _orphan_key(space: str, job: str) -> Key:
+    return Key(space, f"{_ORPHAN}{job}")
+
+
+def _is_orphan(job: Object) -> bool:
+    """Whether the Job was made by a set and has outlived it (`kubectl delete --cascade=orphan`)."""
+    return UID_KEY in labels(job) and controller_of(job) is None
+
+
+def _leave_group(view: View, job: Object) -> Iterator[Write]:
+    """Take pods that the set's gang has out of it: it would wait for pods of the other Jobs, which may never come. They join the Job's own
+    gang, as soon as it exists. Where the pod template names the set's group (on a cluster without our admission) the group stays, and its
+    pods no longer wait for each other."""
+    parsed, named = parse_batch_job(job), annotations_of(dig(job, "spec.template", {})).get(GROUP_ANNOTATION, "")
+    whole = f"pg-{labels(job).get(NAME_KEY, '')}-{labels(job)[UID_KEY]}"
+    if named:
+        group = view.get(POD_GROUP, namespace(job), named) if named.startswith(whole) else None
+        if group is not None and controller_of(group) is None and dig(group, "spec.minMember", 1) > 1:
+            yield Update(POD_GROUP, {**group, "spec": {**group["spec"], "minMember": 1}})
+        return
+    if runs_together(parsed) and view.get(POD_GROUP, namespace(job), gang_name(parsed)) is None:
+        return
+    for pod in view.by_owner(POD, uid(job)):
+        if annotations_of(pod).get(GROUP_ANNOTATION, "").startswith(whole):
+            change = {"metadata": {"uid": uid(pod), "annotations": {GROUP_ANNOTATION: None}}}
+            yield Patch(POD, namespace(pod), name(pod), change)
