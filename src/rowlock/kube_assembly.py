@@ -34,6 +34,7 @@ from rowlock.controllers import loop_watchdog
 from rowlock.controllers.supervisor import supervise
 from rowlock.errors import ApiError, BadRequest, Forbidden
 from rowlock.gangs.dialects import OWN, Dialect
+from rowlock.gangs.host_image import require_images
 from rowlock.http_server import sockets
 from rowlock.kube.client import Kube
 from rowlock.kube.cluster_probe import ClusterProbe
@@ -136,7 +137,7 @@ class KubeServer(Server):
             )
             kube.kept_log = users.kept_log = partial(read_kept_log, archive)
             diagnostics.pods_of = observer.pods_of = rest_api.cache.pods_of
-            proxy = ApiProxy(users.connection_for)
+            proxy = ApiProxy(users.connection_for, lambda obj: require_images(obj, rest_api.cache.nodes()))
             door = self.open_door(rest_api, token, browser_listeners)
             url = f"https://{sockets.HOST}:{port}"
             with loop_watchdog.LoopWatchdog(self._clock) as watchdog:

@@ -17,6 +17,8 @@ PAUSES_S = (0.5, 1.5, 4.0)
 """Seconds before the second attempt and each later one."""
 UNDECIDED = (500, 503, 504)
 """Statuses after which the job may exist: the server failed, or the cluster did not answer it."""
+HOST_NAMES = ("host", "rowlock.dev/host")
+"""Values of `image` that mean the programs of the node's own machine; only rowlock's nodes know them."""
 
 
 MAX_SHELL_ENVIRONMENT = 512 * 1024

@@ -36,6 +36,7 @@ class Tenants:
     served: Cluster
     kubeconfig: Path
     tokens: dict[str, str] = field(default_factory=dict)
+    image: str = "rowlock.dev/host"
 
     def ask(self, user: str, method: str, path: str, body: Any = None, token: str = "") -> httpx.Response:
         server = json.loads((self.served.data / "server.json").read_text())
@@ -104,7 +105,7 @@ class Tenants:
             "projectId": project_id,
             "clusterId": "any",
             "spec": {
-                "image": "rowlock.dev/host",
+                "image": self.image,
                 "command": "true",
                 "distributedFramework": "PyTorch",
                 "numWorkers": 1,
@@ -128,7 +129,7 @@ def settle(tenants: Tenants) -> Tenants:
     tenants.role("researcher")
     for team, user in zip(TEAMS, ("ana", "bob"), strict=True):
         tenants.served.run("rowlock", "project", "create", team)
-        image = ("-i", "rowlock.dev/host", "--workers=1", "-p", team)
+        image = ("-i", tenants.image, "--workers=1", "-p", team)
         tenants.served.run("runai", "submit-dist", "pytorch", f"of-{user}", *image, "--", "true")
         tenants.account(user)
         tenants.bind(user, "researcher", f"runai-{team}")
@@ -143,7 +144,7 @@ def tenants(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         if missing := real_cluster_missing(operator=True):
             pytest.skip(missing)
         with real_cluster(tmp_path_factory.mktemp("real"), "--operator") as kubeconfig, lent(home) as made:
-            yield settle(Tenants(made, kubeconfig))
+            yield settle(Tenants(made, kubeconfig, image="localhost/host:1"))
         return
     other = tmp_path_factory.mktemp("other")
     with embedded_server(other, "rowlock.serve", "--warm-start", "off") as kubeconfig, lent(home) as made:

@@ -39,9 +39,9 @@ def real_kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield kubeconfig
 
 
-def submit(served: Cluster, name: str, *flags: str) -> None:
-    image = ("-i", "rowlock.dev/host", "--workers=1", "-p", "team-a")
-    served.run("runai", "submit-dist", "pytorch", name, *image, *flags, *HELLO)
+def submit(served: Cluster, name: str, *flags: str, image: str = "rowlock.dev/host") -> None:
+    where = ("--workers=1", "-p", "team-a")
+    served.run("runai", "submit-dist", "pytorch", name, "-i", image, *where, *flags, *HELLO)
 
 
 def phase_of(served: Cluster, name: str) -> str:
@@ -168,7 +168,7 @@ def test_a_real_cluster_without_the_kinds_is_refused_or_gets_them(served: Cluste
     assert "no gang scheduler" in ready
     served.run("rowlock", "project", "create", "team-a")
     assert "team-a" in served.run("rowlock", "project", "list")
-    submit(served, "dist1", "-g", "1")
+    submit(served, "dist1", "-g", "1", image="localhost/host:1")
     served.until(lambda: len(pod_names(real_kubeconfig)) == 2, "the operator makes a master and a worker")
     assert "kai.scheduler/queue" in kubectl(
         real_kubeconfig, "get", "pytorchjob", "dist1", "-n", "runai-team-a", "-o", "yaml"

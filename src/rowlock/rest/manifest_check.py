@@ -8,10 +8,11 @@ from typing import Any
 
 from rowlock import kinds, objects
 from rowlock.api import WriteOptions
-from rowlock.errors import AlreadyExists, ApiError
+from rowlock.errors import AlreadyExists, ApiError, BadRequest
 from rowlock.objects import Object
 from rowlock.rest.call import RestCall
 from rowlock.rest.scheduler import parse_manifests, project_namespace
+from rowlock.rest.workload_routes.gang_objects import refuse_host_image
 from rowlock.rest.workload_routes.pod_trial import pod_causes
 from rowlock.training.admission import advice
 from rowlock.training.admission.group_advice import group_remarks
@@ -48,7 +49,7 @@ async def _check_object(call: RestCall, obj: Object, namespace: str) -> dict[str
     if not isinstance(meta, dict):
         return {**result, "refused": f"{kind_name}: metadata with a name is missing"}
     placed = {**obj, "metadata": {**meta, "namespace": meta.get("namespace") or namespace}}
-    refused = await _refusal(call, kind, placed)
+    refused = await _refusal(call, kind, placed) or _host_image_refusal(call, placed)
     if kind in kinds.JOBS and not refused:
         refused = advice.late_refusal(kind, placed)
         result["remarks"] = [] if refused else advice.job_remarks(kind, placed) + await _pod_remarks(call, placed)
@@ -57,6 +58,14 @@ async def _check_object(call: RestCall, obj: Object, namespace: str) -> dict[str
         result["remarks"] += await image_problems(call, kind, placed)
         result["remarks"] += machine_remarks(call, kind, placed)
     return {**result, "refused": refused, "hint": advice.hint_for(refused) if refused else ""}
+
+
+def _host_image_refusal(call: RestCall, obj: Object) -> str:
+    try:
+        refuse_host_image(call, obj)
+    except BadRequest as error:
+        return error.message
+    return ""
 
 
 async def _pod_remarks(call: RestCall, job: Object) -> list[str]:

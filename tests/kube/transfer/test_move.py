@@ -116,6 +116,10 @@ def test_a_run_that_is_gone_is_moved_with_its_code(here: tuple[Cluster, Path], t
     to = ("--to", context_of(kubeconfig), "--kubeconfig", str(kubeconfig))
     assert "--image" in home.run("rowlock", "move", "walks", *to, code=1)
     image = ("--image", "rowlock.dev/host")
+    if not served.api("GET", "/api/v1/nodes")["items"]:
+        refused = home.run("rowlock", "move", "walks", *to, *image, code=1)
+        assert "'rowlock.dev/host' means the programs of one machine" in refused
+        image = ("--image", "localhost/host:1")
     assert "has no project 'nowhere'" in home.run(
         "rowlock", "move", "walks", *to, *image, "--to-project", "nowhere", code=1
     )

@@ -45,7 +45,7 @@ def notebook(line: CommandLine) -> int:
     name = line.words[0] if line.words else _NAME
     python = find_interpreter(line.python)
     line.set_values(image=HOST_IMAGE, simulated_gpus=None, nproc_per_node=1)
-    server = find_server(line)
+    server = find_server(line, remedy="submit an image that has JupyterLab (`runai workspace submit NAME -i IMAGE`)")
     workload = _find_notebook(server, project(line), name)
     if workload is not None and workload["phase"] in _ENDED:
         server.delete(f"{WORKLOADS}/workspaces/{workload['id']}")

@@ -268,8 +268,9 @@ def _check_program(line: CommandLine, first: str) -> None:
     raise CommandError(f"there is no program {first} in your PATH: correct its name, or give its path", 2)
 
 
-def find_server(line: CommandLine) -> ServerClient:
-    """The client of the data directory's server; starts a server when none runs."""
+def find_server(line: CommandLine, *, remedy: str = "name an image with --image") -> ServerClient:
+    """The client of the data directory's server; starts a server when none runs. `remedy`: what to do on a real cluster, whose nodes lack
+    this machine's programs."""
     directory = data_dir(line)
     settings = {"simulated_gpus": line.simulated_gpus} if line.simulated_gpus is not None else {}
     if url := client.remote_url(line):
@@ -284,9 +285,7 @@ def find_server(line: CommandLine) -> ServerClient:
         return shared_server
     if server_json is not None:
         if line.image == HOST_IMAGE and (server_json.get("flags") or {}).get("kubeconfig") is not None:
-            raise CommandError(
-                "nodes of a real cluster do not have this machine's programs: name an image with --image", 2
-            )
+            raise CommandError(f"nodes of a real cluster do not have this machine's programs: {remedy}", 2)
         check_same_settings(directory, server_json, settings)
     else:
         prepare_data_dir(directory)

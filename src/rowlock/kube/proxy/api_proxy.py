@@ -19,6 +19,7 @@ from rowlock.errors import ApiError, Unsupported
 from rowlock.http_server.request_body import decode_json, read_body
 from rowlock.kube.connection import Connection, Request
 from rowlock.kube.users.user_connection import UserConnection
+from rowlock.objects import Object
 
 ConnectionFor = Callable[[HttpRequest], Awaitable[Connection | UserConnection]]
 """Returns a connection with the caller's rights. Raises ApiError (Unauthorized for an unknown caller)."""
@@ -37,8 +38,9 @@ class ApiProxy:
     """Forwards GETs below /api and /apis, creates in a namespace, and streams of pods: the owner's with the rights of our kubeconfig,
     users' with their own."""
 
-    def __init__(self, connection_for: ConnectionFor) -> None:
-        self._connection_for = connection_for
+    def __init__(self, connection_for: ConnectionFor, refuse: Callable[[Object], None]) -> None:
+        """`refuse` raises BadRequest for an object that this cluster must not get."""
+        self._connection_for, self._refuse = connection_for, refuse
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -67,7 +69,7 @@ class ApiProxy:
 
     async def _pass_on_as(self, connection: Connection | UserConnection, request: HttpRequest) -> Response:
         if request.method == "POST" and _CREATE_PATH.fullmatch(request.url.path):
-            return await _create(connection, request)
+            return await self._create(connection, request)
         if request.method != "GET":
             raise Unsupported(
                 "this server passes on reads, and creates of objects in a namespace: write to the cluster with its own kubeconfig"
@@ -77,6 +79,14 @@ class ApiProxy:
         path = request.url.path
         content = await connection.fetch(Request("GET", path, dict(request.query_params)))
         return Response(content, media_type="text/plain" if path.endswith("/log") else "application/json")
+
+    async def _create(self, connection: Connection | UserConnection, request: HttpRequest) -> Response:
+        """Forward a create. Raises BadRequest, TooLarge, or the cluster's error."""
+        body = decode_json(await read_body(request, MAX_BODY))
+        if isinstance(body, dict):
+            self._refuse(body)
+        content = await connection.fetch(Request("POST", request.url.path, dict(request.query_params), body))
+        return Response(content, 201, media_type="application/json")
 
 
 @contextmanager
@@ -88,10 +98,3 @@ def _told_to_caller(connection: Connection | UserConnection) -> Iterator[None]:
         if isinstance(connection, UserConnection):
             raise
         raise refusal_for_owner(error) from error
-
-
-async def _create(connection: Connection | UserConnection, request: HttpRequest) -> Response:
-    """Forward a create. Raises BadRequest, TooLarge, or the cluster's error."""
-    body = decode_json(await read_body(request, MAX_BODY))
-    content = await connection.fetch(Request("POST", request.url.path, dict(request.query_params), body))
-    return Response(content, 201, media_type="application/json")

@@ -23,6 +23,7 @@ from rowlock import kinds
 from rowlock.api import WriteOptions
 from rowlock.errors import AlreadyExists, ApiError, BadRequest, NotFound
 from rowlock.gangs.dialects import Dialect, priority_class_of
+from rowlock.gangs.host_image import host_image_cause
 from rowlock.kinds import Kind
 from rowlock.kube.client import Kube
 from rowlock.kube.installation import choose_dialect, missing_kinds
@@ -153,7 +154,7 @@ async def _require_queue(kube: Kube, dialect: Dialect, job: Object) -> None:
 async def _dress(kube: Kube, dialect: Dialect, job: Object, request: Submission) -> tuple[Object, list[str]]:
     """(the job adapted to that cluster's scheduler, notices about evictions and shares of GPUs). Raises BadRequest."""
     nodes = (await kube.list(kinds.NODE)).items
-    for cause in dialect.refusals(job, nodes):
+    for cause in filter(None, (host_image_cause(job, nodes), *dialect.refusals(job, nodes))):
         raise BadRequest(f"that cluster cannot run it: {cause.message}")
     classes: dict[str, int] = {}
     if dialect.scheduler_name and (wanted := priority_class_of(job)):

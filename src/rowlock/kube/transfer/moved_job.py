@@ -15,11 +15,11 @@ from typing import Any
 
 from rowlock import kinds
 from rowlock.errors import BadRequest
+from rowlock.gangs.host_image import is_host_image
 from rowlock.objects import Object, dig, name, owner_reference
 from rowlock.training.frameworks.registry import FRAMEWORKS
 from rowlock.workloads.submission import Submission, parse_submission
 
-HOST_IMAGE = "rowlock.dev/host"
 NOT_KEPT = "(not kept)"
 SOURCE_DIR = "/rowlock/source"
 _PACKED_DIR, _PACKED_FILE = "/rowlock/packed", "source.tar.gz"
@@ -44,7 +44,7 @@ def moved_request(kept: Object, code_roots: Sequence[str], options: MoveOptions)
     body["name"], body["projectId"] = options.name or body.get("name"), options.project or body.get("projectId")
     had_shell = bool(body.pop("shellEnvironment", None))
     roles = [role for role in (body["spec"], body.get("masterSpec")) if isinstance(role, dict)]
-    ran_here = any(role.get("image") == HOST_IMAGE for role in roles)
+    ran_here = any(is_host_image(str(role.get("image") or "")) for role in roles)
     if ran_here and not options.image:
         raise BadRequest(
             f"{body['name']} ran programs of this machine, and pods of another cluster run images: name an image that has"

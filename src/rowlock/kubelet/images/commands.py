@@ -24,7 +24,8 @@ from rowlock.kubelet.images import build, engine_build
 from rowlock.kubelet.images.build_context import BuildFailed, BuildRequest
 from rowlock.kubelet.images.dockerfile import BadDockerfile
 from rowlock.kubelet.images.engine_build import RUNTIMES
-from rowlock.kubelet.images.images import HOST_NAMES, Image, Images, kind_of, list_engine_images, normalise
+from rowlock.kubelet.images.images import Image, Images, kind_of, list_engine_images, normalise
+from rowlock.submit_fields import HOST_NAMES
 
 PROGRAM = "python -m rowlock.kubelet.images.commands"
 

@@ -22,9 +22,8 @@ from rowlock.kubelet.pod.spec import ContainerSpec
 from rowlock.kubelet.shim import engine_client
 from rowlock.kubelet.shim.fact_files import write_fact
 from rowlock.objects import is_digits
+from rowlock.submit_fields import HOST_NAMES
 
-HOST_NAMES = ("host", "rowlock.dev/host")
-"""Names that always stand for this machine's own programs, without an entry in the table."""
 KUBECTL_DELIVERY = "ghcr.io/kubeflow/training-v1/kubectl-delivery"
 """The operator's init image for an MPIJob's launcher; `kubectl_delivery.py` stands in for it."""
 INITIALIZERS = {f"ghcr.io/kubeflow/trainer/{what}-initializer": what for what in ("dataset", "model")}

@@ -20,10 +20,9 @@ import rowlock
 from rowlock.kubelet.shim.engine_client import Engine
 from rowlock.objects import Object, timestamp
 from rowlock.quantity import render
-from rowlock.workloads.inventory.nodes import SIMULATED_GPUS_ANNOTATION
+from rowlock.workloads.inventory.nodes import NETWORK_ANNOTATION, SIMULATED_GPUS_ANNOTATION, is_rowlock_node
 
 FAKE_NODE_ANNOTATION = "rowlock.dev/pretend"
-NETWORK_ANNOTATION = "rowlock.dev/network"
 NETWORK_REASON_ANNOTATION = "rowlock.dev/network-reason"
 LIMITS_ANNOTATION = "rowlock.dev/limits"
 ROOTFS_ANNOTATION = "rowlock.dev/root-file-system"
@@ -177,7 +176,7 @@ def _node_gpus(inventory: Inventory, options: NodeOptions, node: int, gpus_per_n
 def is_own_node(node: Object) -> bool:
     """Whether a kubelet of this data directory registered the node: it has a network mode and is not a pretend node."""
     annotations = node["metadata"].get("annotations") or {}
-    return NETWORK_ANNOTATION in annotations and annotations.get(FAKE_NODE_ANNOTATION) != "true"
+    return is_rowlock_node(node) and annotations.get(FAKE_NODE_ANNOTATION) != "true"
 
 
 def retired_node_plan(name: str, inventory: Inventory) -> NodePlan:

@@ -8,6 +8,7 @@ from rowlock import kinds, objects
 from rowlock.api import WriteOptions
 from rowlock.errors import AlreadyExists, BadRequest, Cause, Conflict, NotFound
 from rowlock.gangs.dialects import Dialect, priority_class_of
+from rowlock.gangs.host_image import require_images
 from rowlock.objects import Object
 from rowlock.rest.call import RestCall
 from rowlock.workloads.phase import STARTED_BY_ANNOTATION
@@ -23,6 +24,7 @@ async def dress_for_scheduler(call: RestCall, job: Object, dress: DressJob) -> O
     if dialect is None:
         return job
     nodes = list(call.context.cache.nodes())
+    refuse_host_image(call, job)
     causes = list(dialect.refusals(job, nodes))
     name = priority_class_of(job)
     classes = await _find_class_value(call, name) if dialect.scheduler_name and name else {}
@@ -37,6 +39,12 @@ async def dress_for_scheduler(call: RestCall, job: Object, dress: DressJob) -> O
     dressed, notices = dialect.share_gpus(dress(dialect, classes), nodes)
     call.notices.extend(filter(None, [dialect.notice(dressed, classes), *notices]))
     return dressed
+
+
+def refuse_host_image(call: RestCall, obj: Object) -> None:
+    """Raises BadRequest for a real cluster whose nodes would pull `rowlock.dev/host` from the internet."""
+    if call.context.settings.dialect is not None:
+        require_images(obj, call.context.cache.nodes())
 
 
 async def _find_class_value(call: RestCall, name: str) -> dict[str, int]:

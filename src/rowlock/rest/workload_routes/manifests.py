@@ -16,7 +16,7 @@ from rowlock.rest.inventory.clusters import check_cluster_id
 from rowlock.rest.inventory.scopes import require_project
 from rowlock.rest.manifest_check import machine_remarks
 from rowlock.rest.run_history.checkpoint_use import reserve_checkpoints
-from rowlock.rest.workload_routes.gang_objects import dress_for_scheduler, require_queue
+from rowlock.rest.workload_routes.gang_objects import dress_for_scheduler, refuse_host_image, require_queue
 from rowlock.rest.workload_routes.job_creation import create_planned
 from rowlock.rest.workloads import ACCEPTED, delete_workload, ensure_name_is_free, find_workload
 from rowlock.workloads import manifests
@@ -49,6 +49,7 @@ async def create(call: RestCall) -> Any:
     job = manifests.to_job(request, project, Submitter(identity, call.user))
     kind = kinds.by_object(job)
     call.require("create", kind, project.namespace)
+    refuse_host_image(call, job)
     dialect = call.context.settings.dialect
     is_dressed = dialect is not None and not dialect.is_named_in(job)
     if is_dressed:
@@ -90,6 +91,8 @@ def _change_job(call: RestCall, request: ManifestRequest, job: Object) -> Object
     pod_labels = {name: labels[name] for name in manifests.POD_LABELS if name in labels}
     spec = manifests.add_pod_labels(request.manifest or job, pod_labels)
     changed = {**job, "metadata": {**objects.meta(job), "labels": labels}, "spec": spec}
+    if request.manifest is not None:
+        refuse_host_image(call, changed)
     dialect = call.context.settings.dialect
     if dialect is not None and request.manifest is not None and not dialect.is_named_in(changed):
         nodes = list(call.context.cache.nodes())

@@ -10,6 +10,8 @@ from rowlock.scheduling.model import pod_requests
 from rowlock.scheduling.model.from_objects import parse_node
 
 DEFAULT_POOL = "default"
+NETWORK_ANNOTATION = "rowlock.dev/network"
+"""Annotation of every node that rowlock's kubelet registers: the mode of its pods' network."""
 SIMULATED_GPUS_ANNOTATION = "rowlock.dev/simulated-gpus"
 """Annotation of nodes with simulated GPUs; its value is "true"."""
 
@@ -28,6 +30,11 @@ def node_status(node: Object) -> str:
 def gpu_type(node: Object) -> str:
     """The model of its GPUs, from NVIDIA's label; "" if the node has no such label."""
     return objects.labels(node).get("nvidia.com/gpu.product", "")
+
+
+def is_rowlock_node(node: Object) -> bool:
+    """Whether rowlock's own kubelet registered it: such a node runs programs of its machine."""
+    return NETWORK_ANNOTATION in objects.annotations(node)
 
 
 def has_simulated_gpus(node: Object) -> bool:
