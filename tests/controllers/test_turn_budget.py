@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 
-from rowlock.controllers.turn_budget import SLICE, FairTurns, OnePerTurn, SharedTurn, TurnBudget
+from rowlock.controllers.turn_budget import SLICE, FairTurns, OnePerTurn, SharedTurn, TurnBudget, take_paced_slices
 
 
 def turns_of_others(budget: TurnBudget, pieces: int) -> int:
@@ -101,3 +101,26 @@ def test_who_asks_often_delays_none_but_its_own() -> None:
     asyncio.run(body())
     assert max(most) == 2 and len(begun) == 102
     assert max(begun.index("ana"), begun.index("ben")) <= 4, begun
+
+
+def sizes_of(turns: list[float], items: int, most: int) -> list[int]:
+    """The sizes of paced slices between which turns take so many seconds; the last one repeats."""
+    took, now = iter(turns), [0.0, 0]
+
+    def clock() -> float:
+        now[1] += 1
+        if now[1] % 2 == 0:  # the second look of a turn
+            now[0] += next(took, turns[-1])
+        return now[0]
+
+    async def body() -> list[int]:
+        return [len(some) async for some in take_paced_slices(range(items), most, clock)]
+
+    return asyncio.run(body())
+
+
+def test_slices_of_dear_items_are_small_and_of_cheap_ones_large() -> None:
+    assert sizes_of([0.0], 5, 64) == [5]
+    assert sizes_of([0.0], 200, 64) == [8, 16, 32, 64, 64, 16]
+    assert sizes_of([0.1], 20, 64) == [8, 4, 2, 1, 1, 1, 1, 1, 1]
+    assert sizes_of([0.1, 0.1, 0.0], 40, 6) == [6, 3, 1, 2, 4, 6, 6, 6, 6]

@@ -20,7 +20,7 @@ from rowlock.controllers import writer
 from rowlock.controllers.reconcile_stats import RECONCILES, Result
 from rowlock.controllers.recorder import Allowance, Recorder
 from rowlock.controllers.supervisor import back_off, supervise
-from rowlock.controllers.turn_budget import take_slices
+from rowlock.controllers.turn_budget import take_paced_slices
 from rowlock.controllers.writer import ApiWrite, FailedWrite, Step
 from rowlock.errors import ApiError, NotTried
 from rowlock.kinds import Kind
@@ -28,7 +28,7 @@ from rowlock.objects import Key, Object
 
 FIRST_DELAY, MAX_DELAY = 0.005, 960.0  # client-go's: 5 ms, doubled up to 16 minutes
 CATCH_UP_SECONDS = 1.0  # seconds to wait for a view that lags behind our own writes
-WRITES_PER_SLICE = 64  # writes that are issued in one round of the event loop
+WRITES_PER_SLICE = 64  # most writes that are issued in one round of the event loop
 CHANGES_PER_SLICE = 64  # changes delivered to controllers in one round of the event loop
 TURNS_PER_SLICE = 32  # turns that are started in one round of the event loop, of those for the initial state
 CATCH_UP_ROUNDS = 10  # rounds of the event loop to wait for changes to be delivered
@@ -265,7 +265,7 @@ class _Loop:
         if any(writer.is_large_write(step.write) for step in batch):  # concurrent ones would overtake it
             return [await self._try_write(step.write, sequence) for step in batch]
         try:
-            async for some in take_slices(batch, WRITES_PER_SLICE):
+            async for some in take_paced_slices(batch, WRITES_PER_SLICE):
                 tasks += [asyncio.create_task(writer.execute_write(self.api, step.write, sequence)) for step in some]
         finally:
             results = await asyncio.gather(*tasks, return_exceptions=True)

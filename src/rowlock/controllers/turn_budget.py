@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import TypeVar
 from weakref import WeakValueDictionary
@@ -13,6 +13,8 @@ T = TypeVar("T")
 
 SLICE = 0.002
 """Seconds of work between two pauses: with a dozen such tasks at once, a turn of the loop still takes less than 50 ms."""
+
+_FIRST_PACED = 8
 
 
 class TurnBudget:
@@ -75,6 +77,21 @@ class FairTurns:
         own = self._names.setdefault(name, asyncio.Lock())
         async with own, self._places:
             yield
+
+
+async def take_paced_slices(
+    items: Sequence[T], most: int, clock: Callable[[], float] = time.perf_counter
+) -> AsyncIterator[Sequence[T]]:
+    """`take_slices` for items whose cost is unknown before: a slice has twice as many as the one before, up to `most`, or half as many
+    when the turn of the loop between them was longer than `SLICE`. `clock`: seconds."""
+    size, start = min(most, _FIRST_PACED), 0
+    while start < len(items):
+        yield items[start : start + size]
+        start += size
+        if start < len(items):
+            began = clock()
+            await asyncio.sleep(0)
+            size = min(most, size * 2) if clock() - began <= SLICE else max(1, size // 2)
 
 
 async def take_slices(items: Sequence[T], size: int) -> AsyncIterator[Sequence[T]]:

@@ -206,3 +206,12 @@ def test_a_job_that_fails_while_it_is_suspended_before_its_start_was_written_end
     failed = {"type": "FailureTarget", "status": "True", "reason": "BackoffLimitExceeded", "message": "m"}
     status = new_status(look(batch_job({"conditions": [failed]}, suspend=True)))
     assert ("Failed", "True") in conditions(status) and status["startTime"] == timestamp(NOW)
+
+
+def test_pods_of_a_template_near_the_limit_are_made_by_and_by() -> None:
+    job = batch_job(parallelism=400, completions=400)
+    job["spec"]["template"]["spec"]["containers"][0]["env"] = [{"name": f"V{n}"} for n in range(30_000)]
+    first = made(look(job))
+    assert len(first) == 16
+    pods = [pod(f"p{n}", "Pending") for n in range(400 - 5)]
+    assert len(made(look(job, *pods))) == 5, "the next reconcile continues"

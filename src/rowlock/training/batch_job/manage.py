@@ -7,6 +7,7 @@ from rowlock.training.batch_job.delays import remaining_delay
 from rowlock.training.batch_job.look import Look
 from rowlock.training.batch_job.pods import finished_at, index_failures, index_of, is_terminating, surplus
 from rowlock.training.batch_job.template import build_pod
+from rowlock.training.dependents.pods import pods_per_look
 
 MAX_PODS_PER_LOOK = 500
 """Maximum of pods that one reconcile creates or removes; the next one continues."""
@@ -24,7 +25,7 @@ def manage_pods(look: Look) -> None:
         look.remove_pods(removed)
         return
     terminating = look.terminating if job.replaces_only_failed else 0
-    missing = min(wanted - terminating - look.active, MAX_PODS_PER_LOOK)
+    missing = min(wanted - terminating - look.active, MAX_PODS_PER_LOOK, pods_per_look(job.template))
     if missing > 0:
         _make_pods(look, missing)
 

@@ -5,6 +5,18 @@ from __future__ import annotations
 from rowlock.objects import Object, owner_reference
 from rowlock.training.model import ROLE_LABEL, Env, Rank
 
+_ENTRIES_PER_LOOK = 500_000
+
+
+def pods_per_look(template: Object) -> int:
+    """How many pods of a template one reconcile may create, at least one; the next one continues, woken by those that were created. Each
+    pod is a copy of the template's lists: a thousand copies of 14,000 variables take 0.3 s of the event loop."""
+    spec, metadata = template.get("spec") or {}, template.get("metadata") or {}
+    copied = [metadata.get("labels"), metadata.get("annotations"), spec.get("volumes")]
+    for container in (*(spec.get("containers") or ()), *(spec.get("initContainers") or ())):
+        copied += [container, container.get("env"), container.get("volumeMounts")]
+    return max(1, _ENTRIES_PER_LOOK // (1 + sum(len(each or ()) for each in copied)))
+
 
 def pod_of(rank: Rank) -> Object:
     """The Pod of a rank, for frameworks without pods of their own form."""

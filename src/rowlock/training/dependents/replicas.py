@@ -9,7 +9,7 @@ from __future__ import annotations
 from rowlock.kinds import POD
 from rowlock.objects import FINAL_PHASES, Object, is_deleting, is_digits, labels, name, namespace, phase
 from rowlock.training.conditions import FAILED, RESTARTING
-from rowlock.training.dependents.pods import pod_of
+from rowlock.training.dependents.pods import pod_of, pods_per_look
 from rowlock.training.model import INDEX_LABEL, MIN_RETRYABLE_EXIT_CODE, UNKNOWN_EXIT_CODE, Rank, Replica
 from rowlock.training.reconcile_context import ReconcileContext
 
@@ -34,11 +34,12 @@ def slot_count(by_index: ObjectsByIndex, replica: Replica, no_phantoms: bool) ->
 def sync_pods(context: ReconcileContext, replica: Replica, pods: list[Object]) -> None:
     """Reconcile the pods of one type. `pods`: the pods with its label."""
     context.reset_counts(replica)
-    pods_by_index = group_by_index(pods)
+    pods_by_index, room = group_by_index(pods), pods_per_look(replica.template)
     for index in range(slot_count(pods_by_index, replica, context.parity.no_phantoms)):
         existing = pods_by_index.get(index, [])
         if not existing:
-            if index < replica.count or not context.parity.no_phantoms:
+            if room and (index < replica.count or not context.parity.no_phantoms):
+                room -= 1
                 _create_pod(context, Rank(context.job, replica, index))
         elif len(existing) == 1:
             if index >= replica.count:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from rowlock.kinds import CONFIG_MAP, MPIJOB, POD, ROLE, ROLE_BINDING, SERVICE_ACCOUNT
 from rowlock.objects import FINAL_PHASES, Object, is_digits, labels, name, phase
+from rowlock.training.dependents.pods import pods_per_look
 from rowlock.training.dependents.replicas import count_pod, warn_restart_policy
 from rowlock.training.framework import Framework
 from rowlock.training.frameworks.mpi_objects import (
@@ -97,12 +98,15 @@ def _sync_workers(context: ReconcileContext, pods: dict[str, Object]) -> list[Ob
         number = labels(pod).get(INDEX_LABEL, "")
         if is_digits(number) and int(number) >= worker.count:
             context.delete(POD, pod)
-    remaining_pods = []
+    remaining_pods, room = [], pods_per_look(worker.template)
     for index in range(worker.count):
         rank = Rank(context.job, worker, index)
         if rank.name in pods:
             remaining_pods.append(pods[rank.name])
             continue
+        if not room:
+            continue
+        room -= 1
         if _is_name_taken(context, rank.name):
             return None
         created_event = context.job_event("Normal", "SuccessfulCreatePod", f"Created worker pod: {rank.name}")
