@@ -74,6 +74,44 @@ def test_what_a_pod_asks_of_its_host_and_does_not_get_is_noted(cluster: Cluster,
     assert ("note: hostNetwork: the pod has a network of its own all the same." in said) == has_namespaces
 
 
+OTHERS = """
+apiVersion: v1
+kind: Service
+metadata: {name: stats}
+spec: {selector: {app: stats}, ports: [{port: 8125, protocol: UDP}]}
+---
+apiVersion: batch/v1
+kind: Job
+metadata: {name: once}
+spec: {template: {spec: POD}}
+---
+apiVersion: batch/v1
+kind: CronJob
+metadata: {name: nightly}
+spec: {schedule: "0 0 * * *", jobTemplate: {spec: {template: {spec: POD}}}}
+---
+apiVersion: jobset.x-k8s.io/v1alpha2
+kind: JobSet
+metadata: {name: set}
+spec: {replicatedJobs: [{name: a, template: {spec: {template: {spec: POD}}}}]}
+"""
+POD = """{restartPolicy: Never, dnsConfig: {nameservers: [192.0.2.1]}, containers: [
+  {name: c, image: rowlock.dev/host, command: [sh, -c, "python train.py; true"]}]}"""
+
+
+def test_all_kinds_with_pods_and_services_are_told_what_they_do_not_get(cluster: Cluster, tmp_path: Path) -> None:
+    cluster.up()
+    file = tmp_path / "others.yaml"
+    file.write_text(OTHERS.replace("POD", POD))
+    service, *with_pods = _checked(cluster, file)
+    (said,) = service["remarks"]
+    assert said.startswith("ports over UDP of a Service with an address lead nowhere")
+    for one in with_pods:
+        shell, dns = one["remarks"]
+        assert shell.startswith("sh of container c may not pass SIGTERM on"), one
+        assert dns.startswith("dnsConfig"), one
+
+
 IMAGES = """
 apiVersion: kubeflow.org/v1
 kind: PyTorchJob

@@ -16,8 +16,10 @@ from rowlock.rest.workload_routes.gang_objects import refuse_host_image
 from rowlock.rest.workload_routes.pod_trial import pod_causes
 from rowlock.training.admission import advice
 from rowlock.training.admission.group_advice import group_remarks
+from rowlock.training.admission.shell_advice import signal_remark
 from rowlock.training.defaults import parse_job
 from rowlock.training.frameworks.registry import FRAMEWORKS
+from rowlock.workloads import runai_json
 from rowlock.workloads.body_fields import did_you_mean
 
 _MAX_KIND = 200
@@ -49,11 +51,14 @@ async def _check_object(call: RestCall, obj: Object, namespace: str) -> dict[str
     if not isinstance(meta, dict):
         return {**result, "refused": f"{kind_name}: metadata with a name is missing"}
     placed = {**obj, "metadata": {**meta, "namespace": meta.get("namespace") or namespace}}
-    refused = await _refusal(call, kind, placed) or _host_image_refusal(call, placed)
+    refused, warnings = await _refusal(call, kind, placed)
+    refused = refused or _host_image_refusal(call, placed)
     if kind in kinds.JOBS and not refused:
         refused = advice.late_refusal(kind, placed)
         result["remarks"] = [] if refused else advice.job_remarks(kind, placed) + await _pod_remarks(call, placed)
         result["remarks"] += [] if refused else await _group_remarks(call, kind, placed)
+    elif not refused:  # what the API server warns kubectl of, and the shells; a job's own advice names both
+        result["remarks"] = [*warnings, *_signal_remarks(kind, placed)]
     if not refused:
         result["remarks"] += await image_problems(call, kind, placed)
         result["remarks"] += machine_remarks(call, kind, placed)
@@ -103,19 +108,32 @@ def machine_remarks(call: RestCall, kind: kinds.Kind, obj: Object) -> list[str]:
     return list(dict.fromkeys(remarks))
 
 
+def _signal_remarks(kind: kinds.Kind, obj: Object) -> list[str]:
+    """One sentence for each container whose shell may keep SIGTERM from its program."""
+    specs = [pod.get("spec") or {} for pod in _pod_templates(kind, obj)]
+    containers = [container for spec in specs for container in spec.get("containers") or ()]
+    remarks = [text for each in containers for text in signal_remark(each, f"container {each.get('name')}")]
+    return list(dict.fromkeys(remarks))
+
+
 def _pod_templates(kind: kinds.Kind, obj: Object) -> list[Object]:
-    """The pods of an object: a pod itself, or one for each replica type of a job."""
+    """The pods of an object: a pod itself, one for each replica type or replicated job of a workload, or those of a CronJob's Jobs."""
     if kind is kinds.POD:
         return [obj]
-    replicas = parse_job(FRAMEWORKS[kind], obj).replicas.values() if kind in FRAMEWORKS else ()
-    return [replica.template for replica in replicas]
+    if kind is kinds.CRON_JOB:
+        return [objects.dig(obj, "spec.jobTemplate.spec.template") or {}]
+    if kind in FRAMEWORKS:
+        return [replica.template for replica in parse_job(FRAMEWORKS[kind], obj).replicas.values()]
+    return [template for template, _ in runai_json.pod_templates(obj)] if kind in kinds.WORKLOADS else []
 
 
-async def _refusal(call: RestCall, kind: kinds.Kind, obj: Object) -> str:
+async def _refusal(call: RestCall, kind: kinds.Kind, obj: Object) -> tuple[str, list[str]]:
+    """Why the cluster would refuse it ("": it would not), and what it would warn of."""
+    options = WriteOptions(dry_run=True, validation="Strict")
     try:
-        await call.context.api.create(kind, obj, options=WriteOptions(dry_run=True, validation="Strict"))
+        await call.context.api.create(kind, obj, options=options)
     except AlreadyExists:
-        return ""  # the object exists and was checked at its creation
+        return "", []  # the object exists and was checked at its creation
     except ApiError as error:
-        return error.message
-    return ""
+        return error.message, []
+    return "", options.warnings

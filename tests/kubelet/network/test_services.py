@@ -182,3 +182,41 @@ async def _answers(port: int) -> bool:
 
 async def _is_closed(port: int) -> bool:
     return await says(port) == b""
+
+
+ANSWERS_UDP = """
+import socket
+listener = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+listener.bind(("0.0.0.0", 8125))
+while True:
+    data, client = listener.recvfrom(99)
+    listener.sendto(data + b" from " + client[0].encode(), client)
+"""
+SENDS_UDP = """
+import socket
+with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+    sender.settimeout(0.5)
+    for _ in range(200):
+        try:
+            sender.sendto(b"hits:1|c", ("stats", 8125))
+            print(sender.recv(99).decode())
+            break
+        except OSError:
+            pass
+"""
+
+
+def test_over_udp_a_headless_name_leads_to_the_pod_and_an_address_is_refused_with_a_sentence(tmp_path: Path) -> None:
+    async def body(node: Node) -> None:
+        ports = [{"port": 8125, "protocol": "UDP"}]
+        await add_service(node, "stats", "stats", clusterIP="None", ports=ports)
+        await add_service(node, "stats-address", "stats", ports=ports)
+        await node.add(pod("stats", "", container={"command": ["python", "-c", ANSWERS_UDP]}, labels={"app": "stats"}))
+        await node.add(python("sender", SENDS_UDP))
+        await node.ended("sender")
+        own = node.pod("sender")["status"]["podIP"]
+        assert (await node.log("sender")).strip() == f"hits:1|c from {own}"
+        await node.told("stats-address", "ports over UDP of a Service with an address lead nowhere")
+        assert all(reason != "Unsupported" for _, reason, _ in node.events("stats"))
+
+    on_namespaces(tmp_path, body)

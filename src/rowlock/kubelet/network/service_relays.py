@@ -22,7 +22,8 @@ from rowlock.kubelet.network.gateway import SocketSource
 from rowlock.kubelet.network.loopback_relay import LoopbackRelay, Streams
 from rowlock.kubelet.network.pod_network import LOOPBACK, PodNetwork
 from rowlock.kubelet.network.pod_reach import PodReach
-from rowlock.objects import Key, Object, dig, is_deleting, key, labels, namespace, phase
+from rowlock.objects import Key, Object, dig, is_deleting, key, labels, namespace, phase, uid
+from rowlock.system import service_addresses
 
 MAX_CONNECTIONS, MAX_PER_CLIENT = 1024, 128
 """Limits for one port of a Service."""
@@ -59,6 +60,8 @@ class ServiceRelays:
     listen_in_engine: Callable[[int], Awaitable[socket.socket]]
     """A listener at a port of this machine's address in the engine's network. Raises ApiError, OSError."""
     _open: dict[Door, "asyncio.Task[None]"] = field(default_factory=dict)
+    _told: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """Uid of a Service → what events have said of it."""
     _turn: Iterator[int] = field(default_factory=itertools.count)
 
     async def run(self) -> None:
@@ -66,6 +69,7 @@ class ServiceRelays:
         try:
             while True:
                 self.network.services_changed.clear()
+                self._tell_unmet_wishes()
                 wanted = {door for service in self.network.addressed.values() for door in self._doors(service)}
                 await self._close([door for door in self._open if door not in wanted])
                 for door in wanted - self._open.keys():
@@ -73,6 +77,15 @@ class ServiceRelays:
                 await self.network.services_changed.wait()
         finally:
             await self._close(list(self._open))
+
+    def _tell_unmet_wishes(self) -> None:
+        """Records once what of each Service has no effect here, such as ports over UDP."""
+        unmet = {uid(service): tuple(service_addresses.notes(service)) for service in self.network.addressed.values()}
+        for service in self.network.addressed.values():
+            for sentence in unmet[uid(service)]:
+                if sentence not in self._told.get(uid(service), ()):
+                    self.record_event(service, "Warning", "Unsupported", sentence, "")
+        self._told = unmet
 
     def _doors(self, service: Object) -> Iterator[Door]:
         own, address = key(service), str(dig(service, "spec.clusterIP"))
@@ -153,8 +166,8 @@ class ServiceRelays:
 
         return connect
 
-    async def _open_socket(self, uid: str) -> socket.socket:
-        return await self.host.request_socket("socket", uid=uid)
+    async def _open_socket(self, pod_uid: str) -> socket.socket:
+        return await self.host.request_socket("socket", uid=pod_uid)
 
     def _backends(self, service: Object, port: Mapping[str, Any]) -> list[tuple[Key, int]]:
         """The pods behind the Service now, and their ports."""
