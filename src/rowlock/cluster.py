@@ -28,6 +28,7 @@ from rowlock.authentication.service_account_tokens import KEY_FILE, ServiceAccou
 from rowlock.authorization import bootstrap_policy
 from rowlock.authorization.pod_token_source import PodTokenSource
 from rowlock.authorization.rbac import RbacAuthorizer
+from rowlock.controllers.key_maker import KeyMaker
 from rowlock.controllers.local_time_zone import read_local_zone
 from rowlock.controllers.supervisor import supervise
 from rowlock.diagnostics import diagnostics
@@ -196,7 +197,7 @@ class LocalCluster:
             *batch_job.controllers(declares_gangs=self.scheduler is not None),
             CronJobController(Zone(read_local_zone(os.environ))),
             JobSetController(),
-            TrainJobController(),
+            TrainJobController(KeyMaker()),
             *system.controllers(self.settings.ca_certificate, self.settings.event_ttl),
             fake_nodes.FakeKubelet(),
         ]

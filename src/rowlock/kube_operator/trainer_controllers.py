@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 
 from rowlock.api import NOTHING, Api, Change, Controller, Decision, Record, View, WriteOptions
 from rowlock.apiserver.schema import crd_schema, types
+from rowlock.controllers.key_maker import KeyMaker
 from rowlock.errors import AlreadyExists, ApiError, NotFound
 from rowlock.kinds import (
     CLUSTER_TRAINING_RUNTIME,
@@ -91,7 +92,7 @@ class CheckedTrainJobController(TrainJobController):
     """A `TrainJobController` for jobs that no webhook has seen. A job waits, with an Event, until its runtime exists."""
 
     def __init__(self, pod_groups: Sequence[Kind] = ()) -> None:
-        super().__init__(pod_groups=pod_groups)
+        super().__init__(KeyMaker(), pod_groups)
         self.kinds = (*self.kinds, *_RUNTIMES)
 
     def keys(self, view: View, change: Change) -> Iterable[Key]:

@@ -39,7 +39,7 @@ from rowlock.training.trainjob.model import CONTROLLER, TrainPlan
 from rowlock.training.trainjob.plugins import mpi
 from rowlock.training.trainjob.pod_groups import make_pod_groups, named_groups
 from rowlock.training.trainjob.snapshot import BadSnapshot, make_snapshot, read_snapshot, snapshot_name
-from rowlock.training.trainjob.ssh_keys import make_key_pair
+from rowlock.training.trainjob.ssh_keys import POLL_SECONDS, KeyNotReady, make_key_pair
 
 SOURCE = "trainjob-controller"
 _FAILED = "TrainJobResourcesCreationFailed"
@@ -49,8 +49,8 @@ _LONGEST = 950
 
 
 class TrainJobController:
-    """Creates the JobSets of TrainJobs. It keeps no state. `make_key` returns a new (private, public) SSH key; `pod_groups`: the kinds of
-    PodGroups that the cluster serves."""
+    """Creates the JobSets of TrainJobs. It keeps no state. `make_key` returns a new (private, public) SSH key, or raises KeyNotReady;
+    `pod_groups`: the kinds of PodGroups that the cluster serves."""
 
     name = "trainjob-controller"
 
@@ -88,6 +88,8 @@ class TrainJobController:
             except BadSnapshot as error:
                 why = f"getting runtime snapshot: invalid runtime snapshot: {error}"
                 return Decision((_refusal(trainjob, why),), requeue=True)
+            except KeyNotReady:
+                return Decision(requeue_after=POLL_SECONDS)
         new_status = status.next_status(trainjob, jobset, now)
         if new_status != (trainjob.get("status") or {}):
             writes.append(Update(TRAIN_JOB, {**trainjob, "status": new_status}, "status"))

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import base64
 
+POLL_SECONDS = 0.05
+"""How soon to ask again for a key that is not ready."""
+
+
+class KeyNotReady(Exception):
+    """The library that makes keys is being loaded."""
+
 
 def make_key_pair() -> tuple[str, str]:
     """A new (private, public) key, base64-encoded as in the data of a Secret."""
-    from cryptography.hazmat.primitives import serialization  # takes 60 ms, and most servers never need it
+    from cryptography.hazmat.primitives import serialization  # takes 0.1 s, and most servers never need it
     from cryptography.hazmat.primitives.asymmetric import ec
 
     key = ec.generate_private_key(ec.SECP521R1())
