@@ -43,6 +43,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
     "The API server beside a real one, up to 100,000 pods": (
         "-m", "benchmarks.api", "--large", "--rounds", "3", "--only", "growth,lists",
     ),
+    "TrainJobs and Jobs": ("-m", "benchmarks.trainjobs"),
     "The store": ("benchmarks/store.py",),
     "The archive": ("-m", "benchmarks.archive"),
     "The planner": ("benchmarks/planner.py",),

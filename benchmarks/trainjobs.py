@@ -119,5 +119,6 @@ def figures() -> Iterator[Figure]:
 
 if __name__ == "__main__":
     argparse.ArgumentParser(description=__doc__).parse_args()  # it takes nothing, and answers --help
+    print("| what | rowlock | floor or peer in the same run | ratio | budget for the median |", flush=True)
     for measured in figures():
         print(measured.row(), flush=True)

@@ -18,6 +18,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from benchmarks.__main__ import SECTIONS
 from tests.kubectl.walks import kubectl
 
 REPO = Path(__file__).resolve().parents[1]
@@ -183,3 +184,4 @@ def test_the_page_of_benchmarks_holds_what_the_command_wrote_and_nothing_else() 
     )
     for section in others:
         assert form.fullmatch(section), f"this is not what the command writes: {section[:80]}"
+    assert {section.partition("\n")[0] for section in others} <= SECTIONS.keys(), "`make bench` would not write these"
