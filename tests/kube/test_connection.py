@@ -6,7 +6,11 @@ import asyncio
 import gc
 import json
 import os
+import socket
+import ssl
 import sys
+import threading
+import warnings
 import weakref
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -19,6 +23,8 @@ from tests.kube.scripted import Answer, Asked, Scripted, refusal
 from rowlock import kinds
 from rowlock.api import Change, DeleteOptions, LogOptions, WriteOptions
 from rowlock.errors import ApiError, Expired, Internal, Timeout, TooManyRequests, Unauthorized, Unavailable
+from rowlock.http_server.certificates import ensure_certificates
+from rowlock.http_server.tls import server_context
 from rowlock.kube.client import Kube
 from rowlock.kube.config import ClientConfig, Credentials
 from rowlock.kube.connection import Request
@@ -508,3 +514,49 @@ def test_a_watch_can_leave_managed_fields_out(tmp_path: Path, streams_lists: boo
 
     assert asyncio.run(run(keep=False)) == [False, False]
     assert asyncio.run(run(keep=True)) == [True, True]
+
+
+class _Silent(threading.Thread):
+    """A TLS server that reads requests and never answers, also not to a client that closes its connection."""
+
+    def __init__(self, context: ssl.SSLContext) -> None:
+        super().__init__(daemon=True)
+        self._context, self._ended = context, threading.Event()
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port, self.asked = self._listener.getsockname()[1], threading.Event()
+
+    def run(self) -> None:
+        connection, _ = self._listener.accept()
+        with self._context.wrap_socket(connection, server_side=True) as encrypted:
+            encrypted.recv(65536)
+            self.asked.set()
+            self._ended.wait(60)
+
+    def end(self) -> None:
+        self._ended.set()
+        self.join(60)
+        self._listener.close()
+
+
+def test_a_cancelled_request_leaves_no_open_connection(tmp_path: Path) -> None:
+    """Its connection is aborted: a closing TLS handshake with a server that hangs would keep the descriptor for half a minute, and past the
+    end of the event loop."""
+    made = ensure_certificates(tmp_path, ["127.0.0.1"])
+    server = _Silent(server_context(made.certificate, made.key))
+    server.start()
+
+    async def ask(kubeconfig: Path) -> None:
+        async with Kube.connect(kubeconfig, limits=QUICK) as kube:
+            asking = asyncio.create_task(kube.get(kinds.POD, "team", "a"))
+            assert await asyncio.to_thread(server.asked.wait, 60)
+            asking.cancel()
+            await asyncio.wait([asking])
+
+    named = Scripted()
+    named.url = f"https://127.0.0.1:{server.port}"
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        asyncio.run(ask(named.kubeconfig(tmp_path, None, **{"certificate-authority": str(made.ca)})))
+        gc.collect()
+    server.end()
+    assert [str(one.message) for one in seen] == []

@@ -26,7 +26,6 @@ from rowlock.kube.cache import Cache
 from rowlock.kube.client import Kube
 from rowlock.kube.config import ClientConfig, Credentials
 from rowlock.kube.connection import Connection, Request
-from rowlock.kube.http_client import hang_up
 from rowlock.kube.rate_limit import Limits
 from rowlock.kube.rights import SYSTEM_NAMESPACE
 from rowlock.kube.scheduler_client import SchedulerClient, is_settled
@@ -65,7 +64,7 @@ class Faulty(Connection):
             raise aiohttp.ClientConnectionError("refused")
         response = await super()._send_once(request, endless, config)
         if fault == "lost answer":
-            hang_up(response)
+            response.close()
             raise aiohttp.SocketTimeoutError("no answer")
         return response
 
@@ -173,7 +172,7 @@ class LosingAnswers(Connection):
     async def _send_once(self, request: Request, endless: bool, config: ClientConfig) -> aiohttp.ClientResponse:
         response = await super()._send_once(request, endless, config)
         if request.path.endswith("/binding"):
-            hang_up(response)
+            response.close()
             raise aiohttp.SocketTimeoutError("no answer")
         return response
 

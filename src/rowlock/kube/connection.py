@@ -20,7 +20,7 @@ import msgspec
 
 from rowlock.errors import ApiError, Timeout, Unauthorized, Unavailable, from_status
 from rowlock.kube.config import ClientConfig, Credentials
-from rowlock.kube.http_client import HttpClient, hang_up
+from rowlock.kube.http_client import HttpClient
 from rowlock.kube.rate_limit import Backoff, Limits, TokenBucket
 from rowlock.objects import is_digits
 
@@ -130,7 +130,7 @@ class Connection:
             raise _transport_error(request, error) from error
         finally:
             self._watches.discard(response)
-            hang_up(response)
+            response.close()
 
     async def _send_with_retries(self, request: Request, endless: bool) -> aiohttp.ClientResponse:
         backoff, renewed, is_ready, tries_left = Backoff(), False, False, self.limits.max_tries
@@ -177,7 +177,7 @@ class Connection:
         """Raises Unavailable, quoting the refusal, if `/readyz` does not succeed: the API server may not have loaded its roles."""
         with suppress(aiohttp.ClientError):
             response = await self._send_once(Request("GET", "/readyz"), False, config)
-            hang_up(response)
+            response.close()
             if response.status == 200:
                 return
         raise Unavailable(
@@ -294,7 +294,7 @@ async def _read_error(response: aiohttp.ClientResponse) -> ApiError:
     except aiohttp.ClientError:
         content = b""
     finally:
-        hang_up(response)
+        response.close()
     try:
         body = msgspec.json.decode(content)
     except ValueError:  # msgspec.DecodeError, or not UTF-8

@@ -18,6 +18,7 @@ from urllib.request import getproxies, proxy_bypass
 import aiohttp
 from aiohttp import ClientSession, ClientTimeout
 from aiohttp.client_proto import ResponseHandler
+from aiohttp.client_reqrep import ConnectionKey
 
 import rowlock
 from rowlock.errors import Unauthorized
@@ -89,14 +90,12 @@ class _Connector(aiohttp.TCPConnector):
         async with self._handshakes:
             return await super()._create_connection(*asked)
 
-
-def hang_up(response: aiohttp.ClientResponse) -> None:
-    """Release a response. Its connection is kept if the body was read completely, else aborted without the closing TLS handshake, which a
-    hanging server would delay."""
-    connection = response.connection
-    if connection is not None and connection.transport is not None:
-        connection.transport.abort()
-    response.close()
+    def _release(self, key: ConnectionKey, protocol: ResponseHandler, *, should_close: bool = False) -> None:
+        """Keep a connection whose response was read completely; abort others without the closing TLS handshake. aiohttp begins that and does
+        not wait for it, so a hanging server would keep the descriptor for 30 s."""
+        if should_close or protocol.should_close:
+            protocol.abort()
+        super()._release(key, protocol, should_close=should_close)
 
 
 def _make_socket(address: aiohttp.AddrInfoType) -> socket.socket:
