@@ -53,7 +53,7 @@ from rowlock.kube.rights import (
 from rowlock.kube.users.cluster_users import UNKNOWN_TOKEN
 from rowlock.kube.watches.object_decoder import ObjectDecoder
 from rowlock.kube_evidence.archive_leader import ArchiveLeader
-from rowlock.kube_evidence.failed_jobs import FailedJobs
+from rowlock.kube_evidence.ended_jobs import EndedJobs
 from rowlock.kube_evidence.log_collector import LogCollector, read_kept_log
 from rowlock.kube_evidence.rank_failures import KubeDiagnostics
 from rowlock.kube_evidence.rank_observer import RankObserver
@@ -156,7 +156,7 @@ class KubeServer(Server):
                         rest_api.run(),
                         supervise("the probe of the cluster", probe.run),
                         supervise("the logs of pods", LogCollector(kube, cache, archive, probe.wait_for_answer).run),
-                        supervise("the pods of failed jobs", FailedJobs(kube, rest_api.cache).run),
+                        supervise("the pods of ended jobs", EndedJobs(kube, rest_api.cache).run),
                         door.run(),
                         users.run(),
                         supervise("the audit log", audit_log.run),

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rowlock.gangs.dialects import CLUSTER, COSCHEDULING, KAI, KUEUE, OWN, VOLCANO, Dialect, priority_class_of
-from rowlock.gangs.evictions import failed_job_patch
+from rowlock.gangs.evictions import clean_up_patch, remaining_grace
 from rowlock.objects import Object
 from rowlock.workloads.objects import Submitter, to_job
 from rowlock.workloads.phase import phase_of
@@ -197,12 +197,22 @@ def test_a_manifest_with_never_is_told_of_evictions() -> None:
     assert "is Never" in OWN.notice(OWN.dress_manifest(written())), "its workers ask for it"
 
 
-def test_what_still_runs_of_a_submitted_job_that_failed_is_stopped_and_of_no_other() -> None:
+@pytest.mark.parametrize("end", ["Failed", "Succeeded"])
+def test_what_still_runs_of_a_submitted_job_that_ended_is_stopped_and_of_no_other(end: str) -> None:
     job, submission = submitted(backoffLimit=0)
     dressed = OWN.dress(job, submission)
-    failed = {"conditions": [{"type": "Failed", "status": "True"}]}
-    assert failed_job_patch({**dressed, "status": failed}) == {"spec": {"runPolicy": {"cleanPodPolicy": "Running"}}}
-    assert failed_job_patch({**job, "status": failed}) == {"spec": {"runPolicy": {"cleanPodPolicy": "Running"}}}
-    cleaned, submission = submitted(backoffLimit=0, cleanPodPolicy="All")
-    for other in (dressed, {**written(), "status": failed}, {**OWN.dress(cleaned, submission), "status": failed}):
-        assert failed_job_patch(other) is None
+    ended = {"conditions": [{"type": end, "status": "True"}]}
+    assert clean_up_patch({**dressed, "status": ended}) == {"spec": {"runPolicy": {"cleanPodPolicy": "Running"}}}
+    assert clean_up_patch({**job, "status": ended}) == {"spec": {"runPolicy": {"cleanPodPolicy": "Running"}}}
+    cleaned, submission = submitted(backoffLimit=0, cleanPodPolicy="None")
+    for other in (dressed, {**written(), "status": ended}, {**OWN.dress(cleaned, submission), "status": ended}):
+        assert clean_up_patch(other) is None
+
+
+@pytest.mark.parametrize(
+    ("now", "remaining"), [(1000.0, 30.0), (1010.5, 19.5), (1030.0, 0.0), (5000.0, 0.0), (10.0, 30.0)]
+)
+def test_other_ranks_have_half_a_minute_by_either_clock(now: float, remaining: float) -> None:
+    succeeded = {"type": "Succeeded", "status": "True", "lastTransitionTime": "1970-01-01T00:16:40Z"}
+    assert remaining_grace({"status": {"conditions": [succeeded]}}, now) == remaining
+    assert remaining_grace({"status": {"conditions": [], "completionTime": "1970-01-01T00:16:40Z"}}, now) == remaining

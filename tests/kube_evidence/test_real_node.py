@@ -94,7 +94,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     directory = tmp_path_factory.mktemp("real")
     with real_node(directory, "--operator") as kubeconfig:
         program = [str(REPO / ".venv/bin/python"), "-c", TRAIN]
-        command = [sys.executable, "scripts/real_cluster", "image", str(directory), "docker.io/ekink/training:1"]
+        command = [sys.executable, "scripts/real_cluster", "image", str(kubeconfig.parent), "docker.io/ekink/training:1"]
         subprocess.run([*command, "--", *program], check=True, cwd=REPO)
         yield kubeconfig
 
@@ -334,6 +334,19 @@ def test_a_program_that_fails_is_stopped_and_its_first_failure_named(served: Clu
         of_attempt = ("rowlock", "logs", "fails", "-p", "team-a", "--rank", "1", "--attempt", attempt)
         served.until(lambda: served.run(*of_attempt, code=None).count("began 1") == 1, f"run {attempt} is kept")  # noqa: B023
     served.run("rowlock", "delete", "fails", "-p", "team-a")
+
+
+def test_a_worker_that_came_late_holds_nothing_after_the_job(served: Cluster) -> None:
+    """Its master has ended before its init container, which waits for the master's name, could see it."""
+    served.run(
+        "rowlock", "run", "-d", "--image", "localhost/host:1", "-p", "team-a", "--nnodes", "2", "-g", "1", "--name", "brief",
+        "--", "sh", "-c", f"[ $RANK = 0 ] || {{ {REST}; }}",
+    )  # fmt: skip
+    served.run("rowlock", "wait", "brief", "-p", "team-a", "--timeout", "120s")
+    served.until(lambda: set(states(served, "team-a").values()) <= {"Succeeded"}, "nothing runs any more", 120)
+    assert conditions(served, "team-a", "brief").get("Succeeded") == "True"
+    served.run("rowlock", "delete", "brief", "-p", "team-a")
+    served.until(lambda: not pods(served), "the pods are gone")
 
 
 @pytest.mark.parametrize("code", [1, 143])

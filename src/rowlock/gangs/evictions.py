@@ -12,9 +12,10 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from rowlock.kinds import JAXJOB, PADDLEJOB, PYTORCHJOB, Kind, by_object
-from rowlock.objects import Object, dig, is_condition_true, labels
+from rowlock.objects import Object, condition, dig, is_condition_true, labels, seconds
 from rowlock.objects import annotations as annotations_of
 from rowlock.scheduling.model.from_objects import is_preemptible, priority_value
+from rowlock.training.defaults import LINGER_S
 from rowlock.training.model import REQUEST_ANNOTATION
 from rowlock.training.pod_group import PREEMPTIBILITY_LABEL, PRIORITY_LABEL
 
@@ -47,15 +48,23 @@ def restart_if_evicted(job: Object) -> Object:
     return {**job, "metadata": metadata, "spec": {**job["spec"], "runPolicy": policy}}
 
 
-def failed_job_patch(job: Object) -> dict[str, Any] | None:
-    """The patch for a failed job that was submitted through rowlock, which makes its operator stop the pods that still run; None if there
-    is none. Set at submit, that policy would also stop the workers of a successful job, which may end later than their master."""
+def clean_up_patch(job: Object) -> dict[str, Any] | None:
+    """The patch for an ended job that was submitted through rowlock, which makes its operator stop the pods that still run; None if there
+    is none. Set at submit, that policy would stop the workers of a successful job as soon as their master has ended."""
     is_submitted = (
         REQUEST_ANNOTATION in annotations_of(job) or annotations_of(job).get(RESTARTS_ANNOTATION) == EVICTED_ONLY
     )
-    if not is_submitted or not is_condition_true(job, "Failed"):
+    if not is_submitted or not (is_condition_true(job, "Failed") or is_condition_true(job, "Succeeded")):
         return None
     return None if dig(job, "spec.runPolicy.cleanPodPolicy") else _CLEAN_UP
+
+
+def remaining_grace(job: Object, now: float) -> float:
+    """Seconds for which the other ranks of a job that has succeeded may still save and evaluate; 0 if they had them. The cluster's clock may
+    differ from ours, but they never get more than the full grace."""
+    succeeded = condition(job, "Succeeded") or {}
+    since = seconds(dig(job, "status.completionTime") or succeeded.get("lastTransitionTime"))
+    return min(max(0.0, since + LINGER_S - now), LINGER_S)
 
 
 def eviction_notice(job: Object, policies: Collection[str], title: str) -> str:

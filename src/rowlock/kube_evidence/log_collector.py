@@ -33,7 +33,7 @@ from rowlock.controllers.supervisor import ERRORS, back_off
 from rowlock.controllers.turn_budget import TurnBudget
 from rowlock.errors import ApiError, BadRequest, Forbidden, NotFound, Unauthorized
 from rowlock.kube.rate_limit import TokenBucket
-from rowlock.kube_evidence.failed_jobs import ChangedJobs
+from rowlock.kube_evidence.ended_jobs import ChangedJobs
 from rowlock.kube_evidence.followed_log import FollowedLog, LogRefusals
 from rowlock.objects import Object
 from rowlock.rest.informers import InformerCache

@@ -1,4 +1,4 @@
-"""Of a failed job that was asked to start no failed program again nothing runs on, as soon as the cluster lets us say so."""
+"""Of a submitted job that has ended nothing runs on: at once when it failed, after the grace of its other ranks when it succeeded."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from tests.waiting import PATIENCE
 from rowlock import kinds
 from rowlock.api import Api
 from rowlock.errors import ApiError, Forbidden, NotFound
-from rowlock.kube_evidence import failed_jobs
-from rowlock.kube_evidence.failed_jobs import FailedJobs
+from rowlock.kube_evidence import ended_jobs
+from rowlock.kube_evidence.ended_jobs import EndedJobs
 from rowlock.objects import Object
 from rowlock.rest.informers import InformerCache
 
@@ -23,6 +23,7 @@ class Played:
 
     def __init__(self, *refusals: ApiError) -> None:
         self.jobs: dict[str, Object] = {}
+        self.pods: dict[str, list[Object]] = {}
         self.refusals = list(refusals)
         self.written: list[Any] = []
         self.notify: Callable[[str], None] = lambda uid: None
@@ -35,6 +36,9 @@ class Played:
 
     def job(self, uid: str) -> Object | None:
         return self.jobs.get(uid)
+
+    def own_pods(self, uid: str) -> list[Object]:
+        return self.pods.get(uid, [])
 
     async def patch(self, kind: Any, namespace: str, name: str, patch: Any, **_: Any) -> None:
         if self.refusals:
@@ -55,13 +59,13 @@ class Played:
 
 @pytest.mark.parametrize("refusal", [None, Forbidden("you may not"), NotFound("it has gone")])
 def test_a_failed_job_is_stopped_once(monkeypatch: pytest.MonkeyPatch, refusal: ApiError | None) -> None:
-    monkeypatch.setattr(failed_jobs, "_RETRY_S", 0.01)
+    monkeypatch.setattr(ended_jobs, "_RETRY_S", 0.01)
     played = Played(*[refusal] if refusal else [])
 
     async def body() -> None:
         played.show("before", failed=True)
         played.show("runs", failed=False)
-        task = asyncio.create_task(FailedJobs(cast(Api, played), cast(InformerCache, played)).run())
+        task = asyncio.create_task(EndedJobs(cast(Api, played), cast(InformerCache, played)).run())
         while "before" not in dict(played.written) and played.jobs:
             await asyncio.sleep(0)
             if isinstance(refusal, NotFound) and not played.refusals:
@@ -82,7 +86,7 @@ def test_a_refused_write_holds_up_no_other_job() -> None:
 
     async def body() -> None:
         played.show("refused", failed=True)
-        task = asyncio.create_task(FailedJobs(cast(Api, played), cast(InformerCache, played)).run())
+        task = asyncio.create_task(EndedJobs(cast(Api, played), cast(InformerCache, played)).run())
         while played.refusals:
             await asyncio.sleep(0)
         played.show("other", failed=True)
@@ -93,3 +97,42 @@ def test_a_refused_write_holds_up_no_other_job() -> None:
 
     asyncio.run(asyncio.wait_for(body(), PATIENCE))
     assert [name for name, _ in played.written] == ["other"]
+
+
+def pod(phase: str, **metadata: str) -> Object:
+    return {"metadata": {"name": "p", **metadata}, "status": {"phase": phase}}
+
+
+@pytest.mark.parametrize(
+    ("pods", "is_stopped"),
+    [
+        ([pod("Succeeded"), pod("Pending")], True),  # its init container waits for a master that has gone
+        ([pod("Succeeded"), pod("Running")], True),
+        ([pod("Succeeded"), pod("Failed")], False),
+        ([pod("Running", deletionTimestamp="1970-01-01T00:00:00Z")], False),
+        ([], False),
+    ],
+)
+def test_the_late_ranks_of_a_job_that_succeeded_are_stopped_after_their_grace(
+    monkeypatch: pytest.MonkeyPatch, pods: list[Object], is_stopped: bool
+) -> None:
+    """The grace is over a hundredth of a second after the first look. Another job, written later, shows that no more comes."""
+    monkeypatch.setattr(ended_jobs, "remaining_grace", lambda job, now: max(0.0, 30.0 - now))
+    played, times = Played(), iter([29.99])
+
+    async def body() -> None:
+        played.show("late", failed=False)
+        played.jobs["late"]["status"] = {"conditions": [{"type": "Succeeded", "status": "True"}]}
+        played.pods["late"] = pods
+        ended = EndedJobs(cast(Api, played), cast(InformerCache, played), lambda: next(times, 30.0))
+        task = asyncio.create_task(ended.run())
+        while is_stopped and not played.written:
+            await asyncio.sleep(0)
+        played.show("last", failed=True)
+        while "last" not in dict(played.written):
+            await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.wait({task})
+
+    asyncio.run(asyncio.wait_for(body(), PATIENCE))
+    assert [name for name, _ in played.written] == (["late", "last"] if is_stopped else ["last"])
