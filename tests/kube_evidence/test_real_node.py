@@ -94,7 +94,13 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     directory = tmp_path_factory.mktemp("real")
     with real_node(directory, "--operator") as kubeconfig:
         program = [str(REPO / ".venv/bin/python"), "-c", TRAIN]
-        command = [sys.executable, "scripts/real_cluster", "image", str(kubeconfig.parent), "docker.io/ekink/training:1"]
+        command = [
+            sys.executable,
+            "scripts/real_cluster",
+            "image",
+            str(kubeconfig.parent),
+            "docker.io/ekink/training:1",
+        ]
         subprocess.run([*command, "--", *program], check=True, cwd=REPO)
         yield kubeconfig
 
