@@ -33,6 +33,9 @@ def test_a_restored_cluster_has_its_jobs_and_its_clients(tmp_path: Path) -> None
             rows = {line.split()[0]: line.split()[2] for line in restored.run("rowlock", "list").splitlines()[1:]}
             assert rows == {"short": "Completed", "long": "Running"}
             pods = restored.api("GET", "/api/v1/namespaces/runai-default/pods")["items"]
+            (ended,) = (pod["status"] for pod in pods if pod["metadata"]["name"] == "short-master-0")
+            assert ended["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 0, "how it ended is kept"
+            assert "restored from a backup, which leaves `pods` out" in restored.run("rowlock", "logs", "short", code=1)
             running = [pod for pod in pods if pod["metadata"]["name"] == "long-master-0"]
             restored.until(
                 lambda: (restored.data / "pods" / running[0]["metadata"]["uid"]).is_dir(), "a process of its own"

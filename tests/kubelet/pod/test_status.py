@@ -123,6 +123,21 @@ def test_transition_times_move_only_with_the_status() -> None:
     assert later == first
 
 
+def test_what_ended_before_the_records_begin_is_known_as_such() -> None:
+    """After a restore nothing is known of pods that had ended; their exit codes stand in their status alone."""
+    told = status_of(pod("Never", 2), _facts(c0=ended(0), c1=ended(3)), NOW)
+    over = {**pod("Never", 2), "status": told}
+
+    def is_without_records(given: Object, known: PodFacts) -> bool:
+        return assess_progress(parse_pod_spec(given), known, NOW).is_without_records
+
+    assert is_without_records(over, _facts())
+    assert not is_without_records(over, _facts(c0=ended(0), c1=ended(3)))
+    waiting = status_of(pod("Never", 2), _facts(), NOW)
+    assert not is_without_records({**over, "status": {**waiting, "phase": "Failed"}}, _facts()), "it was rejected"
+    assert not is_without_records({**over, "status": {**told, "phase": "Running"}}, _facts()), "it starts anew"
+
+
 def test_conditions_of_others_stay() -> None:
     theirs = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
     given = pod("Never") | {"status": {"conditions": [{"type": "Ready", "status": "True"}, theirs]}}

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from rowlock.kubelet.pod.facts import ContainerFacts, Exit, PodFacts, Run
 from rowlock.kubelet.pod.spec import ContainerSpec, PodSpec
+from rowlock.objects import FINAL_PHASES
 
 MAX_BACKOFF_FACTOR = 30
 """The longest back-off, in units of the first."""
@@ -84,6 +85,13 @@ class PodProgress:
     def is_alive(self) -> bool:
         """A program of it may be running."""
         return any(c.is_alive for c in self.all)
+
+    @property
+    def is_without_records(self) -> bool:
+        """It has ended, as its status says, and nothing is known here about how: a backup was restored, or the directory of pods was lost."""
+        reported = self.spec.reported.containers.values()
+        has_ended = self.spec.phase in FINAL_PHASES and any(each.is_terminated for each in reported)
+        return has_ended and all(c.run is None for c in self.all)
 
     @property
     def are_mains_over(self) -> bool:

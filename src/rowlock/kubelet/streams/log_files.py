@@ -68,7 +68,7 @@ class PodLogs:
                 return
             number -= 1
         if number is None or state is None or (facts.run is not None and not facts.run.started and not facts.run.exit):
-            raise BadRequest(_waiting_message(pod, container))
+            raise BadRequest(_absence(pod, container))
         path = self._directories.container_directory(state.card.uid, container) / f"log.{number}"
 
         def is_finished() -> bool:
@@ -157,7 +157,13 @@ def select_container(pod: Object, requested: str) -> str:
     return str(mains[0])
 
 
-def _waiting_message(pod: Object, container: str) -> str:
+def _absence(pod: Object, container: str) -> str:
+    """Why nothing can be read of the container."""
     status = next((s for s in container_statuses(pod) if s["name"] == container), None)
+    if dig(status, "state.terminated") is not None:
+        return (
+            f'the log of container "{container}" in pod "{name_of(pod)}" is not in this data directory: it ended before the directory was '
+            "restored from a backup, which leaves `pods` out, or `pods` was lost"
+        )
     reason = dig(status, "state.waiting.reason", "ContainerCreating")
     return f'container "{container}" in pod "{name_of(pod)}" is waiting to start: {reason}'

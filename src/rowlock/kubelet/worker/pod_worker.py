@@ -255,11 +255,11 @@ class PodWorker:
     async def _publish_status(self, pod: PodSpec, state: PodState) -> None:
         """Patches the status if anything in it is new. Raises Conflict if another writer came between; the turn is then repeated."""
         progress = assess_progress(pod, state.facts(), self._node.clock(), self._backoff)
-        status = generate_pod_status(progress)
+        current = pod.object.get("status") or {}
+        status = current if progress.is_without_records else generate_pod_status(progress)
         state.finished = status["phase"] in FINAL_PHASES
         if status["phase"] == "Failed" and pod.deletion_time is None and not state.evicted:
             self._recreations.note_failure(state.card, self._node.clock())  # before its owner can create the next pod
-        current = pod.object.get("status") or {}
         if any(current.get(k) != v for k, v in status.items()):
             for container in status["containerStatuses"]:
                 if (container["state"].get("waiting") or {}).get("reason") == "CrashLoopBackOff":

@@ -7,6 +7,7 @@ kubelet has the last lives of existing pods. Following an ended life returns its
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,7 +18,7 @@ from rowlock.archive.archive import Archive
 from rowlock.archive.reading import read_archived_log
 from rowlock.archive.records import LogRecord
 from rowlock.controllers.turn_budget import TurnBudget
-from rowlock.errors import BadRequest, NotFound
+from rowlock.errors import ApiError, BadRequest, NotFound
 from rowlock.objects import Object
 from rowlock.rest.call import RestCall
 from rowlock.rest.log_streams import logs
@@ -136,21 +137,25 @@ class _LifeReader:
 async def _merge(
     reader: _LifeReader, job: Object, chosen: dict[str, Life], options: LogOptions
 ) -> AsyncIterator[bytes]:
-    """Merge the lives into one stream; each line is prefixed with its rank."""
+    """Merge the lives into one stream; each line is prefixed with its rank. Raises ApiError if no log of them is kept."""
     stamped, streams, budget = merge_options(options, len(chosen)), [], TurnBudget()
+    absent: list[ApiError] = []
     for pod in stubs_by_rank(job, chosen):
         await budget.pause_if_due()
         tag = logs.line_tag(job, pod)
         lines = take_lines(split_lines(reader.read(chosen[objects.name(pod)], stamped), stamped=True), options.tail)
         try:
             head = await anext(lines, None)
-        except (NotFound, BadRequest):
-            continue  # the log was deleted meanwhile
+        except (NotFound, BadRequest) as error:
+            absent.append(error)  # the log was deleted meanwhile, or is not in a restored directory
+            continue
         except Exception as error:  # noqa: BLE001 (reported as a line; the other ranks are read)
             yield tag.failure_line(error)
             continue
         if head is not None:
             streams.append((head, tag, lines))
+    if absent and len(absent) == len(chosen):
+        raise absent[0]
     async for line in merge_by_time(streams, timestamps=options.timestamps):
         yield line
 
@@ -220,7 +225,16 @@ def _lines_of_removed(
     if not asked:
         return None
     lives = choose_container(asked, options.container, job)
-    return _merge(_reader(call, job), job, choose_attempt(lives, objects.name(job), None, previous=False), options)
+    return _merge_kept(call, job, choose_attempt(lives, objects.name(job), None, previous=False), options)
+
+
+async def _merge_kept(
+    call: RestCall, job: Object, chosen: dict[str, Life], options: LogOptions
+) -> AsyncIterator[bytes]:
+    """`_merge` beside other lines: what is not kept is left out."""
+    with suppress(NotFound, BadRequest):
+        async for line in _merge(_reader(call, job), job, chosen, options):
+            yield line
 
 
 async def _live_or_archived(call: RestCall, job: Object, options: LogOptions) -> Any:
