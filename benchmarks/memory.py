@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import atexit
 import functools
+import hashlib
 import json
 import os
 import re
@@ -36,7 +37,10 @@ from rowlock.storage.log_format import row_checksum
 COUNT, WATCHED_S, LONGEST_S = 5_000, 30.0, 150.0
 QUIET_S, QUIET_SHARE = 3.0, 0.15
 """A server is quiet when it needed less than that share of a processor for so many seconds."""
-NAME = "finished"
+NAME = "finito"
+"""Of the job that ran. It is replaced in files, so it must be no word of theirs: `finished` is a field of a run's exit."""
+NEWER_KINDS = ("clustertrainingruntimes.trainer.kubeflow.org",)
+"""Kinds of objects that every server makes at its start, and that older builds refuse to read."""
 EVENT_TTL = "720h"
 """So that the events of the copies, which are as old as the first ones, stay for as long as the measurement takes."""
 EVENTS = 4
@@ -84,18 +88,17 @@ class Copies:
         rows = "SELECT revision, verb, kind, namespace, name, value FROM log ORDER BY revision"
         for revision, verb, kind, namespace, name, value in log.execute(rows):
             newest[kind, namespace, name] = revision, verb, value
+        log.execute(f"DELETE FROM log WHERE kind IN ({', '.join('?' * len(NEWER_KINDS))})", NEWER_KINDS)
         own = {at: row for at, row in newest.items() if row[1] != 2 and re.search(rf"(^|-){NAME}([-.]|$)", at[2])}
         for surplus in [at for at in own if at[0] == "events"][EVENTS:]:
             del own[surplus]
         uids = {json.loads(value)["metadata"]["uid"] for _, _, value in own.values()}
         (last,) = log.execute("SELECT max(revision) FROM log").fetchone()
         for number in range(count):
-            self._renamings.append(
-                {
-                    NAME.encode(): f"{NAME}{number:04}".encode(),
-                    **{one.encode(): str(uuid.uuid4()).encode() for one in uids},
-                }
-            )
+            new_uids = {one: str(uuid.uuid4()) for one in uids}
+            names = {NAME: f"{NAME}{number:04}", **new_uids}
+            names |= {_container_id(before): _container_id(after) for before, after in new_uids.items()}
+            self._renamings.append({before.encode(): after.encode() for before, after in names.items()})
         log.executemany("INSERT INTO log VALUES (?, ?, ?, ?, ?, ?, ?, ?)", self._rows(own, last))
         log.commit()
         log.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -139,12 +142,18 @@ class Copies:
                     target.write_bytes(self._rename(content, renaming))
 
 
+def _container_id(pod_uid: str) -> str:
+    """The id of the first run of a pod's one container, as the kubelet derives it (`kubelet/pod/status.py`): a kubelet that finds another
+    one in a status writes the status anew."""
+    return hashlib.sha256(f"{pod_uid}/pytorch/0".encode()).hexdigest()
+
+
 def start(data: Path) -> Start:
     """Start a server over a copy of the directory."""
     copy = Path(tempfile.mkdtemp(prefix="rowlock-memory-")) / "data"
     shutil.copytree(data, copy)
     env = {**os.environ, "ROWLOCK_DATA_DIR": str(copy)}
-    program = [sys.executable, "-P", "-m", "rowlock"]
+    program = [sys.executable, "-P", "-c", "from rowlock.cli.main import rowlock; rowlock()"]
     subprocess.run([*program, "up", "-d", "--event-ttl", EVENT_TTL], env=env, check=True, stdout=subprocess.DEVNULL)
     try:
         client = Client(copy)
