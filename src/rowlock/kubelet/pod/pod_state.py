@@ -48,6 +48,8 @@ class PodState:
     """How long it waits before it starts, because its predecessors failed."""
     spec: PodSpec | None = None
     """The parsed object that was seen last."""
+    written_revision: int = 0
+    """Revision of the status that its last turn published, if that change needs no turn: it runs or has ended; 0 = none."""
     removed: Object | None = None
     """Its deleted object with the grace of its programs (`as_deleted_gracefully`); None = it is stored, or nothing is known of it."""
     awaits_devices_of: str = ""

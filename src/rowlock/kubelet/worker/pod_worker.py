@@ -40,6 +40,8 @@ from rowlock.objects import FINAL_PHASES, Object, meta, phase, revision, uid
 IMAGE_PROBLEM_EVENTS = {"InvalidImageName": "InspectFailed", "ErrImageNeverPull": "ErrImageNeverPull"}
 HOSTS_TO_TRY = 3
 """Pod hosts in a row that may die while they start one pod. After that it backs off as after any failure, so that others start."""
+RELEASE_RETRY = 1.0
+"""Seconds until the pod host, which was gone or refused, is asked again to release what it holds for a finished pod."""
 FAILED_MOUNT = "FailedMount"
 """Reason of a problem and of its event, which is about the pod. `IMAGE_PROBLEM_EVENTS` maps other reasons; the rest give Failed."""
 EXIT_EVENTS = {
@@ -119,6 +121,8 @@ class PodWorker:
                 await self._delete_pod(spec)
             elif isinstance(action, Publish):
                 await self._publish_status(spec, state)
+        if state.finished and not state.is_released:
+            return RELEASE_RETRY
         started_facts = [state.containers.get(s.container, NO_FACTS) for s in starts]
         return 0.0 if any(k.problem or k.pull.under_way for k in started_facts) else actions.requeue_after
 
@@ -267,7 +271,8 @@ class PodWorker:
                     self._record_event(pod.object, "Warning", "BackOff", text, container["name"])
             patch = {"metadata": {"uid": pod.uid, "resourceVersion": str(revision(pod.object))}, "status": status}
             with contextlib.suppress(NotFound):
-                await self._api.patch(kinds.POD, pod.namespace, pod.name, patch, subresource="status")
+                written = await self._api.patch(kinds.POD, pod.namespace, pod.name, patch, subresource="status")
+                state.written_revision = revision(written) if status["phase"] != "Pending" else 0
         if state.finished:
             await self._release_resources(state)
 

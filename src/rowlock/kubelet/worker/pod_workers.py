@@ -28,7 +28,7 @@ from rowlock.kubelet.pod.recreations import Recreations, StartDelay
 from rowlock.kubelet.pod.spec import parse_pod_spec
 from rowlock.kubelet.pod.stop_reasons import as_deleted_gracefully, is_surplus
 from rowlock.kubelet.runtime.container_runs import ContainerRuns
-from rowlock.objects import FINAL_PHASES, Key, Object, dig, is_deleting, key, meta, namespace
+from rowlock.objects import FINAL_PHASES, Key, Object, dig, is_deleting, key, meta, namespace, revision
 from rowlock.objects import uid as uid_of
 from rowlock.training.trainjob.owners import workload_of
 
@@ -129,8 +129,10 @@ class PodWorkers:
             except Exception as error:  # noqa: BLE001 (reported on the pod; other pods go on)
                 self._retry_after(self._report_error(pod, uid, error), self._add_again, uid, key(pod))
                 return
-            self._pod_states[uid].was_surplus |= is_surplus(pod)
-            self.mark_dirty(uid)
+            state = self._pod_states[uid]
+            state.was_surplus |= is_surplus(pod)
+            if revision(pod) != state.written_revision:  # else it is what the pod's last turn has written
+                self.mark_dirty(uid)
             self.mark_dirty(*self._master_waiters.get(key(pod), ()))
 
     def _note_removal(self, pod: Object, uid: str) -> None:
