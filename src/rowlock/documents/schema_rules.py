@@ -62,7 +62,23 @@ Resolve = Callable[[Schema], Schema]
 
 def rule_causes(old: Any, new: Any, node: Schema, resolve: Resolve, path: str = "") -> list[Cause]:
     """One cause for each rule of the schema that the value at `path` breaks. `old`: the previous value, None for a new one."""
-    return list(_Check(resolve).visit(_MISSING if old is None else old, new, node, path))
+    return list(_Check(resolve).visit(_MISSING if old is None else old, new, node, path)) if _is_ruled(node, resolve) else []
+
+
+_ruled: dict[int, tuple[Schema, bool]] = {}
+"""Identity of a schema → the schema, and whether there is a rule in it or below. Schemas are those of the table of types, which stay."""
+
+
+def _is_ruled(node: Schema, resolve: Resolve) -> bool:
+    """Whether a schema has a rule, or one of the schemas below it: most have none, and their values need not be walked."""
+    known = _ruled.get(id(node))
+    if known is None:
+        resolved = resolve(node)
+        _ruled[id(node)] = node, True  # for a schema that contains itself, until it is known
+        below = [*(resolved.get("properties") or {}).values(), resolved.get("additionalProperties"), resolved.get("items")]
+        is_ruled = RULES_KEY in resolved or any(_is_ruled(each, resolve) for each in below if isinstance(each, dict))
+        known = _ruled[id(node)] = node, is_ruled
+    return known[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +96,9 @@ class _Check:
             declared, more = node.get("properties") or {}, node.get("additionalProperties")
             for key, value in new.items():
                 child = declared.get(key, more)
-                if isinstance(child, dict):
+                if isinstance(child, dict) and _is_ruled(child, self.resolve):
                     yield from self.visit(_child(old, key), value, child, f"{path}.{key}" if path else key)
-        elif isinstance(new, list) and isinstance(node.get("items"), dict):
+        elif isinstance(new, list) and isinstance(node.get("items"), dict) and _is_ruled(node["items"], self.resolve):
             keys = node.get("x-kubernetes-list-map-keys") or ()
             known = {_identity(one, keys): one for one in old} if keys and isinstance(old, list) else {}
             for index, value in enumerate(new):
