@@ -24,6 +24,7 @@ from rowlock.objects import Key, Object
 EVENT_TTL = 3_600.0  # seconds
 MAX_EVENTS = 20_000
 """Maximum of Events in all namespaces. Beyond it the oldest Events of the namespace with the most are deleted."""
+_SWEEP = Key("", "events")
 _SWEEP_INTERVAL = 60.0  # seconds between two sweeps
 _EVENTS_PER_SWEEP = 1_000
 """Maximum of Events examined in one turn, because the event loop is blocked meanwhile."""
@@ -57,7 +58,7 @@ class EventExpiry:
         heapq.heappush(heap, (_last_seen(change.object) + self._ttl, key))
         if self._total > MAX_EVENTS:
             self._next_sweep = 0.0
-        return [Key("", "events")]
+        return [] if self._next_sweep else [_SWEEP]  # a turn is due by itself: an Event expires after those before it
 
     def decide(self, view: View, key: Key, now: float) -> Decision:
         if now < self._next_sweep:

@@ -50,12 +50,11 @@ class FakeKubelet:
     kinds: tuple[Kind, ...] = (POD,)
 
     def keys(self, view: View, change: Change) -> Iterable[Key]:
-        return (key(change.object),) if dig(change.object, "spec.nodeName") else ()
+        return (key(change.object),) if _is_on_fake_node(view, change.object) else ()
 
     def decide(self, view: View, key: Key, now: float) -> Decision:
         pod = view.get(POD, key.namespace, key.name)
-        node = view.get(NODE, "", str(dig(pod or {}, "spec.nodeName", "")))
-        if pod is None or node is None or annotations(node).get(FAKE_NODE_ANNOTATION) != "true":
+        if pod is None or not _is_on_fake_node(view, pod):
             return NOTHING
         if is_deleting(pod):
             return Decision((Delete(POD, key.namespace, key.name, DeleteOptions(grace=0, uid=uid(pod))),))
@@ -68,6 +67,12 @@ class FakeKubelet:
         return (
             Decision((_status_patch(pod, "Succeeded", now),)) if remaining <= 0 else Decision(requeue_after=remaining)
         )
+
+
+def _is_on_fake_node(view: View, pod: Object) -> bool:
+    node_name = dig(pod, "spec.nodeName")
+    node = view.get(NODE, "", str(node_name)) if node_name else None
+    return node is not None and annotations(node).get(FAKE_NODE_ANNOTATION) == "true"
 
 
 def _duration(pod: Object) -> float | None:
