@@ -13,7 +13,7 @@ import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from rowlock import kinds, objects
@@ -86,19 +86,16 @@ class Recorder:
             await self._write(record, count)
 
     async def _write(self, record: Record, repeats: int) -> None:
-        now = self._clock()
+        now, key = self._clock(), record_key(record)
         try:
-            if not await self._patch_count(record, repeats, now):
-                await self._create(record, repeats, now)
+            if key not in self._last_events or not await self._patch_count(record, key, repeats, now):
+                await self._create(record, key, repeats, now)
         except ApiError as error:
             log.info("an event was dropped (%s %s): %s", record.reason, objects.key(record.regarding), error)
 
-    async def _patch_count(self, record: Record, repeats: int, now: float) -> bool:
-        """Patch the count of the Event for an equal record; False when there is none, or it has been deleted."""
-        key = record_key(record)
-        last = self._last_events.get(key)
-        if last is None:
-            return False
+    async def _patch_count(self, record: Record, key: RecordKey, repeats: int, now: float) -> bool:
+        """Patch the count of the Event for an equal record; False when it has been deleted."""
+        last = self._last_events[key]
         count = last.count + repeats
         patch: dict[str, Any] = {"count": count, "lastTimestamp": objects.timestamp(now)}
         if record.source in SERIES_SOURCES:
@@ -111,7 +108,7 @@ class Recorder:
         self._remember(key, _LastEvent(last.name, count))
         return True
 
-    async def _create(self, record: Record, repeats: int, now: float) -> None:
+    async def _create(self, record: Record, key: RecordKey, repeats: int, now: float) -> None:
         for _ in range(3):
             self._last_suffix = max(self._last_suffix + 1, int(now * 1e9))
             body = make_event(record, f"{objects.name(record.regarding)}.{self._last_suffix:016x}", now, repeats)
@@ -119,7 +116,7 @@ class Recorder:
                 await self._api.create(kinds.EVENT, body, options=_SETTLED)
             except AlreadyExists:
                 continue
-            self._remember(record_key(record), _LastEvent(objects.name(body), repeats))
+            self._remember(key, _LastEvent(objects.name(body), repeats))
             return
 
     def _remember(self, key: RecordKey, last: _LastEvent) -> None:
@@ -220,9 +217,9 @@ class RecordQueue:
 
     def put(self, record: Record) -> bool:
         """Queue a record, reduced to the parts that are written; False when the queue is full."""
-        record = _without_ballast(record)
-        about, key = record.regarding, record_key(record)
-        identity = objects.uid(about), objects.namespace(about), objects.name(about)
+        about, record = record.regarding, _without_ballast(record)
+        key = record_key(record)
+        identity = key[0], objects.namespace(about), key[1]
         waiting = self._by_object.setdefault(identity, OrderedDict())
         if key in waiting:
             waiting[key] = record, waiting[key][1] + 1
@@ -270,4 +267,5 @@ def _without_ballast(record: Record) -> Record:
     identity["metadata"] = {
         field: meta[field] for field in ("name", "namespace", "uid", "resourceVersion") if field in meta
     }
-    return replace(record, regarding=identity, message=record.message[:MAX_MESSAGE_LENGTH])
+    message = record.message[:MAX_MESSAGE_LENGTH]
+    return Record(identity, record.type, record.reason, message, record.source, record.field_path)

@@ -49,9 +49,8 @@ class GarbageCollector:
         # A modified object concerns its owners only when its owner references changed.
         if change.type == "Modified" and change.old is not None and references == _references(change.old):
             return own_keys
-        return own_keys + [
-            owner_key for reference in references if (owner_key := _reference_key(obj, reference)) is not None
-        ]
+        owner_keys = (_reference_key(obj, reference) for reference in references)
+        return own_keys + [k for k in owner_keys if k is not None and not _is_at_ease(_owner_of(view, k))]
 
     def decide(self, view: View, key: Key, now: float) -> Decision:
         resource, _, uid = key.name.split("/")
@@ -64,9 +63,9 @@ class GarbageCollector:
                     if self._first_gone(view, kind, obj) == key and (w := _delete_or_remove_owner(view, kind, obj, uid))
                 )
             )
-        policy = _deletion_policy(owner) if objects.is_deleting(owner) else ""
-        if policy not in (ORPHAN, FOREGROUND):
-            return NOTHING  # does not list the dependents: this runs for each of thousands that is created or deleted
+        if _is_at_ease(owner):
+            return NOTHING
+        policy = _deletion_policy(owner)
         dependents = _dependents(view, key.namespace, uid)
         if policy == ORPHAN:
             release = remove_finalizer(kinds.by_resource(resource), owner, ORPHAN)
@@ -139,6 +138,12 @@ def _owner_of(view: View, owner_key: Key) -> Object | None:
     resource, name, uid = owner_key.name.split("/")
     owner = view.get(kinds.by_resource(resource), owner_key.namespace, name)
     return owner if owner is not None and objects.uid(owner) == uid else None
+
+
+def _is_at_ease(owner: Object | None) -> bool:
+    """Whether an owner is there and its dependents may stay. Its own changes wake the controller when that ends, so that none of the
+    thousands of objects that it may have causes a turn."""
+    return owner is not None and not (objects.is_deleting(owner) and _deletion_policy(owner))
 
 
 def _is_gone(view: View, owner_key: Key) -> bool:
