@@ -18,6 +18,7 @@ MAX_FACT_BYTES = 1 << 20
 MAX_TEXT = 1 << 16
 """Most characters of a text in such a file."""
 _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY | os.O_CLOEXEC
+_FIRST_READ = 1 << 14
 _MAX_TIME = 253402300799.0
 """The last second of the year 9999: no later time can be written as Kubernetes writes times."""
 
@@ -63,8 +64,9 @@ def read_tail(path: str, size: int) -> bytes:
 
 
 def _read_up_to(fd: int, size: int) -> bytes:
+    """Each read asks for little at first: the buffer of a large one is mapped and unmapped, which costs more than the read."""
     data = b""
-    while len(data) < size and (piece := os.read(fd, size - len(data))):
+    while len(data) < size and (piece := os.read(fd, min(size - len(data), max(_FIRST_READ, len(data))))):
         data += piece
     return data
 
