@@ -62,7 +62,11 @@ Resolve = Callable[[Schema], Schema]
 
 def rule_causes(old: Any, new: Any, node: Schema, resolve: Resolve, path: str = "") -> list[Cause]:
     """One cause for each rule of the schema that the value at `path` breaks. `old`: the previous value, None for a new one."""
-    return list(_Check(resolve).visit(_MISSING if old is None else old, new, node, path)) if _is_ruled(node, resolve) else []
+    return (
+        list(_Check(resolve).visit(_MISSING if old is None else old, new, node, path))
+        if _is_ruled(node, resolve)
+        else []
+    )
 
 
 _ruled: dict[int, tuple[Schema, bool]] = {}
@@ -75,7 +79,11 @@ def _is_ruled(node: Schema, resolve: Resolve) -> bool:
     if known is None:
         resolved = resolve(node)
         _ruled[id(node)] = node, True  # for a schema that contains itself, until it is known
-        below = [*(resolved.get("properties") or {}).values(), resolved.get("additionalProperties"), resolved.get("items")]
+        below = [
+            *(resolved.get("properties") or {}).values(),
+            resolved.get("additionalProperties"),
+            resolved.get("items"),
+        ]
         is_ruled = RULES_KEY in resolved or any(_is_ruled(each, resolve) for each in below if isinstance(each, dict))
         known = _ruled[id(node)] = node, is_ruled
     return known[1]

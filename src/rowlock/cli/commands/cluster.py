@@ -108,6 +108,7 @@ def status(line: CommandLine) -> int:
     if line.json:
         node_list = [{"name": n["metadata"]["name"], "allocatable": n["status"].get("allocatable", {})} for n in nodes]
         body = {"running": True, "dataDir": directory, **server_json, "nodes": node_list, "workloads": phases}
+        body |= {"warmStarts": warm} if (warm := _describe_warm_starts(nodes)) else {}
         show_json({**body, "ready": server.takes_writes()})
         return 0
     show(f"Server:      {server_json['url']} (pid {server_json['pid']}, version {server_json.get('version', '?')})")
@@ -126,6 +127,8 @@ def status(line: CommandLine) -> int:
     if (server_json.get("flags") or {}).get("operator") == "own":
         show(f"Operator:    {_describe_leader(server, 'operator')}")
     show(f"Workloads:   {_describe_phases(phases)}")
+    if warm := _describe_warm_starts(nodes):
+        show(f"Warm starts: {warm}")
     if not nodes:
         return 0
     show("")
@@ -162,6 +165,12 @@ def _visible_nodes(server: client.ServerClient) -> list[dict[str, Any]]:
         if refusal.status not in (403, 503):
             raise
         return []
+
+
+def _describe_warm_starts(nodes: list[dict[str, Any]]) -> str:
+    """Which environments were imported ahead of their next program since the server started, in a sentence; "" = none."""
+    found = ((node["metadata"].get("annotations") or {}).get("rowlock.dev/warm-ahead") for node in nodes)
+    return "; ".join(filter(None, found))
 
 
 def _describe_leader(server: client.ServerClient, part: str) -> str:

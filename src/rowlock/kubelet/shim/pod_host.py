@@ -41,7 +41,7 @@ _SOURCE = os.path.abspath(__file__).rsplit("/rowlock/", 1)[0]
 """The directory that holds the package."""
 WARM_PARENT_BOOT = (
     "import sys; sys.path.append(sys.argv[1]); from rowlock.kubelet.shim import forked_shim; "
-    "from rowlock.kubelet.warm import warm_parent; warm_parent.main(forked_shim.fork_shim, *sys.argv[1:4])"
+    "from rowlock.kubelet.warm import warm_parent; warm_parent.main(forked_shim.fork_shim, *sys.argv[1:5])"
 )
 
 
@@ -169,6 +169,7 @@ class PodHost:
             "adopt": self._adopt_pod,
             "forget": self._forget_pod,
             "end-service": self._end_service,
+            "warm": lambda wanted: {"state": self._warm_parents.make_ahead(wanted["spec"])},
         }
         operations["dismiss"] = self._dismiss
         passing = {

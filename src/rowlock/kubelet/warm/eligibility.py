@@ -54,12 +54,17 @@ class WarmStart:
     @property
     def key(self) -> str:
         """Programs with the same key can share a parent."""
-        identity = [self.interpreter, self.flags, self.env, self.torch]
-        return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
+        return key_of(self.interpreter, self.flags, self.env, self.torch)
 
     def spec(self) -> dict[str, object]:
         """The form in which the pod host gets it."""
         return {**asdict(self), "key": self.key}
+
+
+def key_of(interpreter: str, flags: Sequence[str], env: Mapping[str, str], torch: str) -> str:
+    """The key of the parent that serves programs of this interpreter, with these flags, variables and torch (`torch_of`)."""
+    identity = [interpreter, list(flags), dict(env), torch]
+    return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
 
 
 def plan_warm_start(

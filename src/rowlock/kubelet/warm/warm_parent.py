@@ -32,7 +32,7 @@ import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
-from rowlock.kubelet.warm import command_line, packages
+from rowlock.kubelet.warm import command_line, packages, priority
 
 IDLE_TIMEOUT = 900.0
 """Seconds without a request after which a parent exits and frees its memory."""
@@ -240,16 +240,20 @@ def _exit_code(value: Any) -> int:
     return 1
 
 
-def main(fork_shim: Callable[..., int], source: str, fd: str, modules: str) -> None:
+def main(fork_shim: Callable[..., int], source: str, fd: str, modules: str, wanted_priority: str = "") -> None:
     """Entry point of the process: the function that forks shims (`forked_shim.fork_shim`), the directory of the package, the descriptor of
-    the pod host's socket, the modules to import (comma-separated)."""
+    the pod host's socket, the modules to import (comma-separated); `wanted_priority` "low": import while nobody else needs the CPU."""
     connection = socket.socket(fileno=int(fd))
     os.set_inheritable(connection.fileno(), False)
     sys.path.remove(source)
     os.setsid()
     os.chdir("/")
     stamps = packages.stamp_packages()  # first, so that changes during the imports are detected
+    if wanted_priority == "low":
+        priority.lower()
     unfit_reason = import_modules(modules.split(",") if modules else ())
+    if wanted_priority == "low":
+        priority.raise_again(os.getpid())
     if not unfit_reason:
         _blas_setters.extend(find_blas_setters())
         gc.freeze()

@@ -13,7 +13,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rowlock.kubelet.warm import packages
+from rowlock.kubelet.warm import packages, priority
 
 PRELOADED_MODULES = (
     "torch",
@@ -38,12 +38,20 @@ _MODULE_SUFFIXES = (".py", ".pyc", ".so")
 
 
 class _Parent:
-    def __init__(self, pid: int, connection: socket.socket) -> None:
+    def __init__(self, pid: int, connection: socket.socket, *, is_ahead: bool) -> None:
         self.pid, self.connection = pid, connection
+        self.is_ahead = is_ahead
+        """Whether it was made before a program asked for it: then it imports with the lowest priority."""
         self.modules: frozenset[str] | None = None
         """The modules that it has imported; None until it has reported them."""
         self.packages: dict[str, int] = {}
         """The stamps of its packages, as it took them (`packages.stamp_packages`)."""
+
+    def hurry(self) -> None:
+        """Gives it the priority of others, if it still has the lowest: on a busy machine its imports would take minutes."""
+        if self.is_ahead and self.modules is None:
+            priority.raise_again(self.pid)
+        self.is_ahead = False
 
     def find_shadowed_path(self, directory: str) -> str:
         """A file in `directory`, early in a program's path, that shadows a module which the parent has already imported; "" = none."""
@@ -99,7 +107,8 @@ class WarmParents:
     def add_cold_run(self, request: Mapping[str, Any], pid: int) -> None:
         """Notes that a program runs cold that could have been warm: its environment is in use."""
         key = request["warm"]["key"]
-        if key not in self._parents and not self._unfit_reason(key):
+        parent = self._parents.get(key)
+        if (parent is None or parent.is_ahead) and not self._unfit_reason(key):
             self._cold_runs[pid] = (time.monotonic(), request["warm"])
 
     def _unfit_reason(self, key: str) -> str:
@@ -123,17 +132,34 @@ class WarmParents:
                 del self._cold_runs[pid]
                 self._make_parent(warm_spec)
 
+    def make_ahead(self, warm_spec: Mapping[str, Any]) -> str:
+        """Has the parent of an environment made before a program asks for it, with the lowest priority. Returns "importing", or else
+        "ready", or why there is none."""
+        key = str(warm_spec["key"])
+        if why := self._unfit_reason(key):
+            return why
+        if key not in self._parents:
+            self._make_parent(warm_spec)
+        parent = self._parents.get(key)
+        if parent is not None and self._is_ready(key, parent):
+            parent.is_ahead = False
+            return "ready"
+        return self._unfit_reason(key) or ("importing" if key in self._parents else "its interpreter does not start")
+
     def kill_parents(self) -> None:
         """Kills all parents, and waits for their end."""
         for key in list(self._parents):
             self._kill_parent(key)
 
     def _make_parent(self, warm_spec: Mapping[str, Any]) -> None:
-        if warm_spec["key"] in self._parents or not self._is_worth_parent(warm_spec["key"]):
-            return
+        if (parent := self._parents.get(warm_spec["key"])) is not None:
+            return None if warm_spec.get("is_ahead") else parent.hurry()
+        if not self._is_worth_parent(warm_spec["key"]):
+            return None
         host_end, parent_end = socket.socketpair()
         os.set_inheritable(parent_end.fileno(), True)
-        arguments = [self._source, str(parent_end.fileno()), self._imports]
+        is_ahead = bool(warm_spec.get("is_ahead"))
+        arguments = [self._source, str(parent_end.fileno()), self._imports, "low" if is_ahead else ""]
         command = [warm_spec["interpreter"], *warm_spec["flags"], "-c", self._boot, *arguments]
         null = [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in (0, 1, 2)]
         with (
@@ -142,11 +168,12 @@ class WarmParents:
         ):  # an interpreter that cannot be started fails in the cold start, too
             pid = os.posix_spawn(command[0], command, warm_spec["env"], file_actions=null)
             self._unused_parents += 1
-            self._parents[warm_spec["key"]] = _Parent(pid, host_end)
+            self._parents[warm_spec["key"]] = _Parent(pid, host_end, is_ahead=is_ahead)
             while len(self._parents) > MAX_PARENTS:
                 self._kill_parent(next(iter(self._parents)))
-            return
+            return None
         host_end.close()
+        return None
 
     def _is_worth_parent(self, key: str) -> bool:
         """Whether programs of this environment are likely to come again."""
@@ -177,6 +204,7 @@ class WarmParents:
 
     def _kill_parent(self, key: str) -> None:
         parent = self._parents.pop(key)
+        parent.hurry()  # also to die, which is waited for
         parent.connection.close()
         with contextlib.suppress(ProcessLookupError, ChildProcessError):
             os.kill(parent.pid, signal.SIGKILL)

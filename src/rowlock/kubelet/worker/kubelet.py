@@ -31,6 +31,7 @@ from rowlock.kubelet.node import gpu_watch, leftovers, machine, pids_watch, regi
 from rowlock.kubelet.node.machine import NodePlan
 from rowlock.kubelet.node.node_context import NodeContext, PodHostAbilities
 from rowlock.kubelet.node.tmp_watch import TmpWatch
+from rowlock.kubelet.node.warm_ahead import WarmAhead
 from rowlock.kubelet.pod.directory import PodDirectories
 from rowlock.kubelet.pod.pod_state import PodState, PodStates
 from rowlock.kubelet.pod.spec import parse_pod_spec
@@ -207,6 +208,7 @@ class Kubelet:
         self._settled_clock = SettledClock(node.clock)
         self._claim_usage = claims.ClaimUsageMonitor(self.recorder.record)
         self.usage = UsageSampler(pod_states, node.nodes, node.clock, on_usage)
+        self._warm_ahead = WarmAhead(node.data_dir, api, view, next(iter(node.nodes), ""), host.ask)
 
     def pod_remarks(self, template: Object) -> list[str]:
         """What a pod of this template requests and does not get here, one sentence each."""
@@ -295,6 +297,7 @@ class Kubelet:
             recreations=self.pod_workers.recreations,
             owners=self.pod_workers.owners,
             record_event=record_event,
+            note_warm_start=self._warm_ahead.note,
             backoff=self._settings.restart_backoff,
         )
 
@@ -313,8 +316,8 @@ class Kubelet:
             "the way of containers to this machine": self._runtime.gateway.run,
             "the renewal of node leases": lambda: registration.renew_leases(self._api, view, nodes, self.node.clock),
         }
-        settings = self._settings
-        looks |= Gateway(self.host, self.network, settings.api_port, settings.host_ports).services()
+        looks |= {"the imports for warm starts": self._warm_ahead.run} if self._settings.warm_start else {}
+        looks |= Gateway(self.host, self.network, self._settings.api_port, self._settings.host_ports).services()
         return looks
 
     async def _watch_changes(self, changes: AsyncIterator[Change]) -> None:

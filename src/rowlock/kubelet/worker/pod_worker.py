@@ -5,7 +5,7 @@ Few writes: a healthy pod's status is written when it runs and when it has ended
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -76,17 +76,18 @@ class PodWorker:
         recreations: Recreations,
         owners: Owners,
         record_event: Callable[[Object, str, str, str, str], None],
+        note_warm_start: Callable[[Mapping[str, Any] | None], None],
         backoff: float,
     ) -> None:
-        """`record_event` takes pod, type, reason, message and container's name ("" = it is about the pod); `backoff` in
-        seconds, before a second restart."""
+        """`record_event` takes pod, type, reason, message and container's name ("" = it is about the pod); `note_warm_start` takes how a
+        program that is being started may start warm; `backoff` in seconds, before a second restart."""
         self._api, self._view, self._host, self._node = api, view, host, node
         self._directories, self._runtime, self._contexts = directories, runtime, contexts
         self._measuring = TurnBudget()
         self._volumes, self._starter = volumes, starter
         self._prober, self._image_puller = prober, image_puller
         self._runs, self._record_event, self._backoff = runs, record_event, backoff
-        self._start_turn = SharedTurn()
+        self._start_turn, self._note_warm_start = SharedTurn(), note_warm_start
         self._recreations, self._owners = recreations, owners
 
     async def sync_pod(self, pod: Object, state: PodState) -> float | None:
@@ -184,6 +185,7 @@ class PodWorker:
         is_pull_reported = facts.pull.told
         facts = replace(facts, asked=start.number, shim=0, problem=None, stop_by=None, image_id=image.id, pull=NO_PULL)
         state.set_facts(start.container, facts)
+        self._note_warm_start(shim_request.warm)
         answer = await self._host.ask("start", request=shim_request.to_json())
         facts = state.containers[start.container]
         state.lost_hosts = state.lost_hosts + 1 if answer == HOST_GONE else 0
