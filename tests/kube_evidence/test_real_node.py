@@ -336,10 +336,59 @@ def test_a_program_that_fails_is_stopped_and_its_first_failure_named(served: Clu
     text = served.run("rowlock", "why", "fails", "-p", "team-a", code=None)
     assert "rank 1" in text and "exit code 7" in text and "no data" in text, text
     assert "fails-worker-0 ended with exit code 7" in served.run("rowlock", "describe", "fails", "-p", "team-a")
+    both = ("rank 1, run 0: exit code 7", "rank 1, run 1: exit code 7")
+    served.until(lambda: all(run in why(served, "fails") for run in both), lambda: why(served, "fails"))
     for attempt in ("1", "2"):
         of_attempt = ("rowlock", "logs", "fails", "-p", "team-a", "--rank", "1", "--attempt", attempt)
         served.until(lambda: served.run(*of_attempt, code=None).count("began 1") == 1, f"run {attempt} is kept")  # noqa: B023
     served.run("rowlock", "delete", "fails", "-p", "team-a")
+
+
+def with_side_containers(name: str, init: str, main: str, side: str) -> dict[str, Any]:
+    """A job of one pod: a sidecar and a container that fetches before its program starts, and another beside it."""
+
+    def container(called: str, script: str, **fields: Any) -> dict[str, Any]:
+        return {"name": called, "image": "localhost/host:1", "command": ["sh", "-c", script], **fields}
+
+    inits = [container("proxy", f"echo proxy is up; {REST}", restartPolicy="Always"), container("fetch", init)]
+    pod = {"initContainers": inits, "containers": [container("pytorch", main), container("metrics", side)]}
+    master = {"replicas": 1, "restartPolicy": "OnFailure", "template": {"spec": pod}}
+    return {
+        "apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": {"name": name},
+        "spec": {"pytorchReplicaSpecs": {"Master": master}},
+    }  # fmt: skip
+
+
+def test_containers_beside_the_program_have_verdicts_and_logs(served: Cluster, tmp_path: Path) -> None:
+    """Also when the job has been deleted."""
+    path = tmp_path / "job.json"
+    fetching = with_side_containers("fetches", "echo 'OSError: no bucket'; exit 7", "echo trains", REST)
+    metering = with_side_containers(
+        "metered", "echo fetched", f"echo trains; {REST}", "echo 'ValueError: bad port'; exit 3"
+    )
+    for job in (fetching, metering):
+        path.write_text(json.dumps(job))
+        served.run("runai", "workload", "submit", "-f", str(path), "-p", "team-a")
+    fetch = "init container fetch of rank 0 (pod fetches-master-0, node real-node) ended with exit code 7 ("
+    served.until(lambda: fetch in why(served, "fetches"), lambda: why(served, "fetches"), 120)
+    assert " times); the last line of its log: OSError: no bucket" in why(served, "fetches")
+    metrics = "container metrics of rank 0 (pod metered-master-0, node real-node) ended with exit code 3"
+    served.until(lambda: metrics in why(served, "metered"), lambda: why(served, "metered"), 120)
+    assert "ValueError: bad port" in why(served, "metered")
+    said = {"proxy": "proxy is up", "fetch": "fetched", "pytorch": "trains", "metrics": "ValueError: bad port"}
+
+    def log(name: str, container: str) -> str:
+        return served.run("rowlock", "logs", name, "-p", "team-a", "-c", container, code=None)
+
+    for container, text in said.items():
+        served.until(lambda c=container, t=text: t in log("metered", c), f"{container} has spoken")  # type: ignore[misc]
+    assert "OSError: no bucket" in log("fetches", "fetch")
+    served.run("rowlock", "delete", "fetches", "metered", "-p", "team-a")
+    served.until(lambda: not pods(served), "the pods are gone")
+    for container, text in said.items():
+        served.until(lambda c=container, t=text: t in log("metered", c), f"the log of {container} is kept")  # type: ignore[misc]
+    assert "OSError: no bucket" in log("fetches", "fetch")
+    assert "it has fetch, metrics, proxy, pytorch" in log("metered", "nothing")
 
 
 def test_a_worker_that_came_late_holds_nothing_after_the_job(served: Cluster) -> None:

@@ -60,6 +60,8 @@ class RankFailure:
     """The number of ranks of the job; 0 = unknown."""
     shortage: str = ""
     """A resource that its node refused before it ended, as a clause: a possible cause."""
+    times: int = 1
+    """How often it has ended so: more than once for an init container, whose last failure this is."""
 
     @property
     def failed_at(self) -> float:
@@ -188,6 +190,7 @@ def _failure_signature(failure: RankFailure) -> tuple[object, ...]:
 
 def _cause_description(cause: RankFailure) -> str:
     ending = exit_description(cause.code, cause.signal, cause.reason, cause.message)
+    ending += f" ({cause.times} times)" if cause.times > 1 else ""
     if cause.reason == "StartError":
         return ending
     duration = f" after {format_duration(cause.finished - cause.started)}" if cause.finished > cause.started > 0 else ""

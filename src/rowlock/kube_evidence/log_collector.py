@@ -37,6 +37,7 @@ from rowlock.kube_evidence.ended_jobs import ChangedJobs
 from rowlock.kube_evidence.followed_log import FollowedLog, LogRefusals
 from rowlock.objects import Object
 from rowlock.rest.informers import InformerCache
+from rowlock.workloads.pods import ended_runs
 
 log = logging.getLogger(__name__)
 
@@ -63,6 +64,8 @@ _SHORT = 3.0
 _FOLLOWING = "following"
 _FACTS = "pod.json"
 _AGAIN = ".again"
+_KUBEFLOWS_INIT = "init-pytorch"
+"""The init container with which training operator 1.9.4 lets a worker wait for its master's name."""
 _UID = re.compile(r"[A-Za-z0-9-]{1,64}")
 _LOG_FILE = re.compile(r"([a-z0-9][a-z0-9-]{0,62})\.([0-9]{1,9})\.log")
 
@@ -97,21 +100,30 @@ def _life_of(log: AsideLog | LogRecord) -> LifeId:
 
 
 def lives_of(pod: Object, job_uid: str) -> Iterator[ContainerLife]:
-    """The lives whose logs are still on the pod's node: the current or last one of each container, and the one before it."""
-    containers = {container["name"] for container in objects.dig(pod, "spec.containers", [])}
-    is_leaving = objects.is_deleting(pod)
-    for status in objects.dig(pod, "status.containerStatuses", []):
-        name, number = str(status.get("name")), int(status.get("restartCount") or 0)
-        if name not in containers or not _UID.fullmatch(objects.uid(pod)):
+    """The lives whose logs are still on the pod's node: the current or last one of each container, and the one before it. An init container
+    that is no sidecar is read once it has ended, so that waiting for a name costs no stream; what Kubeflow adds, only if it failed."""
+    uid, is_leaving = objects.uid(pod), objects.is_deleting(pod)
+    if not _UID.fullmatch(uid):
+        return
+    place = objects.namespace(pod), objects.name(pod), job_uid
+    names = {one["name"] for field in ("initContainers", "containers") for one in objects.dig(pod, f"spec.{field}", [])}
+    for run in ended_runs(pod):
+        if run.container not in names:
             continue
-        state, last = status.get("state") or {}, status.get("lastState") or {}
-        place = objects.namespace(pod), objects.name(pod), job_uid
-        if number and "terminated" in last:
-            previous = LifeId(objects.uid(pod), name, number - 1)
-            yield ContainerLife(previous, *place, True, True, is_previous=True, is_short=_is_short(last["terminated"]))
-        if state.keys() & {"running", "terminated"}:
-            is_over = "terminated" in state
-            yield ContainerLife(LifeId(objects.uid(pod), name, number), *place, is_over, is_over or is_leaving)
+        if run.container == _KUBEFLOWS_INIT and run.is_init and not run.terminated.get("exitCode"):
+            continue
+        is_short, is_previous = not run.is_current and _is_short(run.terminated), not run.is_current
+        life = LifeId(uid, run.container, run.number)
+        yield ContainerLife(life, *place, True, True, is_previous=is_previous, is_short=is_short)
+    sidecars = {
+        one["name"] for one in objects.dig(pod, "spec.initContainers", []) if one.get("restartPolicy") == "Always"
+    }
+    inits = objects.dig(pod, "status.initContainerStatuses", [])
+    followed = [status for status in inits if is_leaving or status.get("name") in sidecars]
+    for status in (*followed, *objects.dig(pod, "status.containerStatuses", [])):
+        if "running" in (status.get("state") or {}) and status.get("name") in names:
+            life = LifeId(uid, str(status.get("name")), int(status.get("restartCount") or 0))
+            yield ContainerLife(life, *place, False, is_leaving)
 
 
 def _is_short(terminated: Mapping[str, Any]) -> bool:

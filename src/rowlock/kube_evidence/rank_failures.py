@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,8 @@ from rowlock.api import Api, LogOptions
 from rowlock.archive import database
 from rowlock.archive.archive import Archive
 from rowlock.archive.database import UnusableArchive
+from rowlock.archive.reading import read_archived_log
+from rowlock.archive.records import LogRecord
 from rowlock.diagnosis.error_reports import parse_report_text
 from rowlock.diagnosis.log_errors import find_error
 from rowlock.diagnosis.log_lines import last_line
@@ -31,8 +33,10 @@ from rowlock.diagnosis.root_cause import (
 from rowlock.diagnosis.tracebacks import LoggedError
 from rowlock.errors import ApiError
 from rowlock.objects import Object
+from rowlock.rest.run_history.failed_runs import failed_runs_of
 from rowlock.workloads import pods as ranks
 from rowlock.workloads.frameworks import replica_specs
+from rowlock.workloads.pods import EndedRun, ended_runs
 
 _TAIL_LINES = 200
 _TAIL_BYTES = 64 << 10
@@ -40,27 +44,35 @@ _READ_TIMEOUT = 5.0
 """Timeout in seconds for reading all logs together, so that a node that does not answer cannot block the caller."""
 _MAX_LOGS = 64
 _STOP_SIGNALS = (128 + 9, 128 + 15)
+_UNREADABLE = (FileNotFoundError, sqlite3.Error, OSError, UnusableArchive)
+"""Why the archive has no answer: there is none yet, or it reports its problem itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class ContainerEnd:
-    """A run of a container that ended with a non-zero exit code."""
+    """A run of a pod's container that ended with a non-zero exit code. `times`: how often an init container has ended so."""
 
     pod: Object
-    container: str
-    number: int
-    state: dict[str, Any]
-    is_current: bool
+    run: EndedRun
+    times: int = 1
+
+    @property
+    def life(self) -> tuple[str, str, int]:
+        return objects.uid(self.pod), self.run.container, self.run.number
 
 
-def find_bad_ends(pod: Object) -> Iterator[ContainerEnd]:
-    """The failed runs in the pod's status, which has the last two runs of each container."""
-    for status in objects.dig(pod, "status.containerStatuses", []):
-        count = int(status.get("restartCount") or 0)
-        for word, number in (("state", count), ("lastState", count - 1)):
-            end = (status.get(word) or {}).get("terminated")
-            if end and end.get("exitCode"):
-                yield ContainerEnd(pod, str(status.get("name")), number, end, is_current=word == "state")
+def find_bad_ends(pod: Object, earlier: Iterable[EndedRun] = ()) -> Iterator[ContainerEnd]:
+    """The failed runs in the pod's status, which has the last two runs of each container, and those of `earlier` that it has no more. Of an
+    init container, which its node starts again and again, only the last."""
+    told = [run for run in ended_runs(pod) if run.terminated.get("exitCode")]
+    known = {(run.container, run.number) for run in told}
+    runs = [*told, *(run for run in earlier if (run.container, run.number) not in known)]
+    inits = {run.container: run for run in sorted((r for r in runs if r.is_init), key=lambda r: r.number)}
+    for run in runs:
+        if not run.is_init:
+            yield ContainerEnd(pod, run)
+    for run in inits.values():
+        yield ContainerEnd(pod, run, run.number + 1)
 
 
 class KubeDiagnostics:
@@ -76,7 +88,8 @@ class KubeDiagnostics:
         uid = objects.uid(job)
         pods = {objects.uid(pod): pod for pod in await self._gone_pods(uid)}
         pods |= {objects.uid(pod): pod for pod in self.pods_of(uid)}
-        ends = [end for pod in pods.values() for end in find_bad_ends(pod)]
+        earlier = await self._earlier_runs(uid)
+        ends = [end for key, pod in pods.items() for end in find_bad_ends(pod, earlier.get(key, ()))]
         tails = await self._read_tails(uid, ends[:_MAX_LOGS])
         failures = [
             _failure_of(job, end, tail)
@@ -86,36 +99,54 @@ class KubeDiagnostics:
         incidents = [_incident_json(incident, count) for incident in group_incidents(failures)]
         return {"incidents": incidents, "verdict": None, "ranks": [], "remarks": []}
 
+    async def _earlier_runs(self, job_uid: str) -> dict[str, list[EndedRun]]:
+        """Uid of a pod → failed runs that were seen in its status, from the archive."""
+        try:
+            records = await self._archive.read(lambda d: list(database.read_runs(d, "WHERE uid = ?", (job_uid,))))
+        except _UNREADABLE:
+            return {}
+        return failed_runs_of(records[0].body) if records else {}
+
     async def _gone_pods(self, job_uid: str) -> list[Object]:
         try:
             return [record.body for record in await self._archive.read(database.read_pods, job_uid)]
-        except (FileNotFoundError, sqlite3.Error, OSError, UnusableArchive):
-            return []  # there is no archive yet, or it reports its problem itself
+        except _UNREADABLE:
+            return []
 
     async def _read_tails(self, job_uid: str, ends: list[ContainerEnd]) -> list[str]:
         """The end of each log; "" if it cannot be read within `_READ_TIMEOUT`."""
-        tasks = [asyncio.create_task(self._read_tail(job_uid, end)) for end in ends]
+        try:
+            records = await self._archive.read(database.read_logs, job_uid) if ends else []
+        except _UNREADABLE:
+            records = []
+        kept = {(record.pod_uid, record.container, record.number): record for record in records}
+        tasks = [asyncio.create_task(self._read_tail(job_uid, end, kept.get(end.life))) for end in ends]
         if tasks:
             await asyncio.wait(tasks, timeout=_READ_TIMEOUT)
         for task in tasks:
             task.cancel()
         return [task.result() if task.done() and not task.cancelled() else "" for task in tasks]
 
-    async def _read_tail(self, job_uid: str, end: ContainerEnd) -> str:
+    async def _read_tail(self, job_uid: str, end: ContainerEnd, kept: LogRecord | None) -> str:
+        """The end of the log of one run: `kept` in the archive, or from its node, which has the last two runs."""
         options = LogOptions(
-            end.container, tail=_TAIL_LINES, timestamps=True, previous=not end.is_current, owner=job_uid
+            end.run.container, tail=_TAIL_LINES, timestamps=True, previous=not end.run.is_current, owner=job_uid
         )
         text = b""
         try:
-            async for chunk in self._api.log(objects.namespace(end.pod), objects.name(end.pod), options):
+            if kept is not None:
+                chunks = read_archived_log(self._archive, kept, options)
+            else:
+                chunks = self._api.log(objects.namespace(end.pod), objects.name(end.pod), options)
+            async for chunk in chunks:
                 text = (text + chunk)[-_TAIL_BYTES:]
-        except (ApiError, sqlite3.Error, OSError):
+        except (ApiError, *_UNREADABLE):
             return ""
         return text.decode(errors="replace")
 
 
 def _failure_of(job: Object, end: ContainerEnd, log: str) -> RankFailure:
-    state, pod = end.state, end.pod
+    state, pod, run = end.run.terminated, end.pod, end.run
     code, reason = int(state["exitCode"]), str(state.get("reason") or "")
     message = str(state.get("message") or "")
     error = _find_end_error(log, message, ending_signal(code, int(state.get("signal") or 0)))
@@ -124,17 +155,17 @@ def _failure_of(job: Object, end: ContainerEnd, log: str) -> RankFailure:
         "OOMKilled",
         "StartError",
     ):  # the kubelet's own words, where it ended the pod: Evicted, DeadlineExceeded…
-        told = objects.dig(pod, "status", {}) if end.is_current else {}
+        told = objects.dig(pod, "status", {}) if run.is_current else {}
         reason, message = str(told.get("reason") or ""), str(told.get("message") or "")
-    is_main = objects.dig(pod, "spec.containers", [{}])[0].get("name") == end.container
     return RankFailure(
-        rank=label if is_main else f"container {end.container} of {label}",
+        rank=_name_of(pod, run, label),
         pod=objects.name(pod),
         node=str(objects.dig(pod, "spec.nodeName", "")),
         code=code,
         started=objects.seconds(state.get("startedAt")),
         finished=objects.seconds(state.get("finishedAt")),
-        run=end.number,
+        run=run.number,
+        times=end.times,
         signal=int(state.get("signal") or 0),
         stopped=objects.is_deleting(pod) and code in _STOP_SIGNALS and reason != "OOMKilled",
         reason=reason,
@@ -142,6 +173,16 @@ def _failure_of(job: Object, end: ContainerEnd, log: str) -> RankFailure:
         trouble=error,
         said="" if error else last_line(log),
     )
+
+
+def _name_of(pod: Object, run: EndedRun, label: str) -> str:
+    """The rank's label for the first container of its pod; for others, what they are of it."""
+    if run.is_init:
+        inits = {one.get("name"): one for one in objects.dig(pod, "spec.initContainers", [])}
+        is_sidecar = inits.get(run.container, {}).get("restartPolicy") == "Always"
+        return f"{'sidecar' if is_sidecar else 'init container'} {run.container} of {label}"
+    is_main = objects.dig(pod, "spec.containers", [{}])[0].get("name") == run.container
+    return label if is_main else f"container {run.container} of {label}"
 
 
 def _find_end_error(log: str, message: str, signal: int) -> LoggedError | None:

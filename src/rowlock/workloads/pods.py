@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from rowlock import objects
@@ -205,6 +206,42 @@ def _processes_of_torch(spec: Object) -> str:
 def _launched_ranks(replica_spec: Object) -> int | None:
     main: Object = next(iter(objects.dig(replica_spec, "template.spec.containers", [])), {})
     return launched_ranks([*(main.get("command") or ()), *(main.get("args") or ())])
+
+
+@dataclass(frozen=True, slots=True)
+class EndedRun:
+    """One run of a container that has ended, as its pod's status tells it. `number` counts from 0."""
+
+    container: str
+    number: int
+    terminated: Mapping[str, Any]
+    is_current: bool = True
+    """Its log is the container's current one, not the "previous" one."""
+    is_init: bool = False
+
+
+def ended_runs(pod: Object) -> Iterator[EndedRun]:
+    """The runs of its containers and init containers that have ended; a status has the last two of each."""
+    for field, is_init in (("initContainerStatuses", True), ("containerStatuses", False)):
+        for status in objects.dig(pod, f"status.{field}", []):
+            name, count = str(status.get("name")), int(status.get("restartCount") or 0)
+            last, number = objects.dig(status, "lastState.terminated"), previous_number(status)
+            if last and number >= 0:
+                yield EndedRun(name, number, last, is_current=number == count, is_init=is_init)
+            if now := objects.dig(status, "state.terminated"):
+                yield EndedRun(name, count, now, is_init=is_init)
+
+
+def previous_number(status: Mapping[str, Any]) -> int:
+    """The number of the run in a container's lastState; -1 if there is none. While a container waits for its next start this is the run
+    that restartCount counts already: it has that one's id."""
+    count = int(status.get("restartCount") or 0)
+    last = objects.dig(status, "lastState.terminated")
+    if not last:
+        return -1
+    waiting = objects.dig(status, "state.waiting.reason") == "CrashLoopBackOff"
+    is_same = last.get("containerID") == status.get("containerID") if last.get("containerID") else waiting
+    return count if is_same and "terminated" not in (status.get("state") or {}) else count - 1
 
 
 def exit_code(pod: Object) -> int | None:

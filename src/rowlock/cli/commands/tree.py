@@ -113,6 +113,7 @@ TOP = Command("top", "Show what nodes and jobs use now, or each rank of one job:
 LOGS = Command("logs", "Print the log of a job: of all ranks, merged, or of one pod.", "streams.logs:logs", "JOB", (
     Flag("--rank", "int", "only the log of this rank", value="N"),
     Flag("--pod", "text", "only the log of this pod (its full name, or for example master-0 or worker-1)", value="POD"),
+    Flag("-c --container", "text", "the log of this container or init container of the pods (default: the first container)", value="NAME"),
     Flag("-f --follow", "switch", "keep printing until the job has ended"),
     Flag("-n --tail", "int", "only the last N lines of each pod", value="N", hidden="-t"),
     Flag("--since", "text", "only lines newer than this, for example 5m", value="DURATION"),

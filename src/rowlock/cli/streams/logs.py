@@ -41,7 +41,8 @@ def logs(line: CommandLine) -> None:
     server = client.connect(line)
     workload = find_workload_or_past(server, project(line), name)
     path = f"{WORKLOADS}/{workload['id']}"
-    options = {"follow": line.follow, "timestamps": line.timestamps, "tail": tail}
+    container = getattr(line, "container", None)
+    options = {"follow": line.follow, "timestamps": line.timestamps, "tail": tail, "container": container}
     if line.since:
         options["since"] = parse_duration(line.since, "--since")
     if line.attempt is not None:

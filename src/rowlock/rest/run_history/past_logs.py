@@ -72,17 +72,20 @@ def _sort_by_age(lives: list[Life], present: set[str]) -> list[Life]:
 
 
 def _lives_of_pod(pod: Object) -> list[Life]:
-    """The lives that the kubelet has: the current run of each container, and the previous one."""
-    lives = []
-    for status in objects.dig(pod, "status.containerStatuses", []):
-        count, state = int(status.get("restartCount") or 0), status.get("state") or {}
-        began = (state.get("running") or state.get("terminated") or {}).get("startedAt")
-        name, uid, container = objects.name(pod), objects.uid(pod), str(status.get("name"))
-        if began:
-            lives.append(Life(name, uid, container, count, objects.seconds(began)))
-        last = objects.dig(status, "lastState.terminated.startedAt")
-        if count and last:
-            lives.append(Life(name, uid, container, count - 1, objects.seconds(last), is_current=False))
+    """The lives that the kubelet has: the current run of each container and init container, and the previous one."""
+    place = objects.name(pod), objects.uid(pod)
+    lives = [
+        Life(*place, run.container, run.number, objects.seconds(run.terminated["startedAt"]), is_current=run.is_current)
+        for run in ranks.ended_runs(pod)
+        if run.terminated.get("startedAt")
+    ]
+    for status in (
+        *objects.dig(pod, "status.initContainerStatuses", []),
+        *objects.dig(pod, "status.containerStatuses", []),
+    ):
+        if began := objects.dig(status, "state.running.startedAt"):
+            count = int(status.get("restartCount") or 0)
+            lives.append(Life(*place, str(status.get("name")), count, objects.seconds(began)))
     return lives
 
 

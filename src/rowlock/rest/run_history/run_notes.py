@@ -16,6 +16,7 @@ from rowlock.archive.database import Statement
 from rowlock.archive.records import PhaseStep, PodRecord, RunRecord
 from rowlock.diagnosis.remarks import EVENT_REASONS
 from rowlock.objects import Object
+from rowlock.rest.run_history.failed_runs import FailedRuns, note_failed_runs
 from rowlock.workloads import history, runai_json
 from rowlock.workloads.phase import STOPPED_BY_ANNOTATION
 from rowlock.workloads.projects import Project
@@ -40,6 +41,7 @@ class RunNotes:
     """The pods as they were last seen, by uid."""
     lives: dict[str, dict[str, list[float | None]]] = field(default_factory=dict)
     """Pod's name → its lives (uid/restart number) → when it was seen running and seen ended."""
+    failed_runs: FailedRuns = field(default_factory=dict)
     is_remarked: bool = False
     """Whether an event reports that something is wrong with its result."""
     secrets: list[str] = field(default_factory=list)
@@ -117,7 +119,8 @@ class RunNotes:
         self.is_changed = True
 
     def note_life(self, pod: Object, now: float) -> None:
-        """Note which lives of a pod's first container began and ended, including restarts between two looks."""
+        """Note which lives of a pod's first container began and ended, including restarts between two looks; and which runs failed."""
+        self.is_changed = note_failed_runs(self.failed_runs, pod) or self.is_changed
         for status in objects.dig(pod, "status.containerStatuses", [])[:1]:
             state, count = status.get("state") or {}, int(status.get("restartCount") or 0)
             if not count and not state.keys() & {"running", "terminated"}:
@@ -160,6 +163,7 @@ class RunNotes:
             "group": without_bookkeeping(self.group) if self.group else record.body.get("group"),
             "phases": list(self.phases),
             "events": self.events() if self.secrets else [msgspec.Raw(text) for text in self.event_texts.values()],
+            **({"failedRuns": _copy(self.failed_runs)} if self.failed_runs else {}),
             "lives": {name: {life: list(times) for life, times in lives.items()} for name, lives in self.lives.items()},
         }
         return database.put_run(record, redaction.redact(body, self.secrets))
@@ -197,8 +201,14 @@ def notes_of_record(record: RunRecord) -> RunNotes:
     for event in body.pop("events", None) or ():
         notes.note_event(event)
     notes.lives = body.pop("lives", None) or {}
+    notes.failed_runs = body.pop("failedRuns", None) or {}
     notes.is_explained = bool(record.verdict)
     return notes
+
+
+def _copy(failed: FailedRuns) -> FailedRuns:
+    """Its own dicts; the runs themselves are never changed."""
+    return {pod: {name: dict(runs) for name, runs in containers.items()} for pod, containers in failed.items()}
 
 
 def without_bookkeeping(obj: Object) -> Object:
