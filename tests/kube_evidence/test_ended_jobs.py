@@ -16,6 +16,7 @@ from rowlock.kube_evidence import ended_jobs
 from rowlock.kube_evidence.ended_jobs import EndedJobs
 from rowlock.objects import Object
 from rowlock.rest.informers import InformerCache
+from rowlock.workloads.phase import phase_and_message
 
 
 class Played:
@@ -36,6 +37,9 @@ class Played:
 
     def job(self, uid: str) -> Object | None:
         return self.jobs.get(uid)
+
+    def pods_of(self, uid: str) -> list[Object]:
+        return self.own_pods(uid)
 
     def own_pods(self, uid: str) -> list[Object]:
         return self.pods.get(uid, [])
@@ -136,3 +140,32 @@ def test_the_late_ranks_of_a_job_that_succeeded_are_stopped_after_their_grace(
 
     asyncio.run(asyncio.wait_for(body(), PATIENCE))
     assert [name for name, _ in played.written] == (["late", "last"] if is_stopped else ["last"])
+
+
+def test_what_the_pods_of_a_failed_job_tell_is_written_before_they_go() -> None:
+    """The failed container may run again by then."""
+    played = Played()
+    again = {
+        "state": {"running": {}},
+        "lastState": {"terminated": {"exitCode": 7, "finishedAt": "1970-01-01T00:00:00Z"}},
+    }
+    played.pods["j"] = [{"metadata": {"name": "j-worker-0"}, "status": {"containerStatuses": [again]}}]
+
+    async def body() -> None:
+        played.show("j", failed=True)
+        task = asyncio.create_task(EndedJobs(cast(Api, played), cast(InformerCache, played)).run())
+        while not played.written:
+            await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.wait({task})
+
+    asyncio.run(asyncio.wait_for(body(), PATIENCE))
+    ((_, patch),) = played.written
+    assert patch["metadata"]["annotations"] == {"rowlock.dev/first-failure": "j-worker-0 ended with exit code 7."}
+    pods: list[Object] = []
+    told = {
+        **played.jobs["j"],
+        **patch,
+        "status": {"conditions": [{"type": "Failed", "status": "True", "message": "So."}]},
+    }
+    assert phase_and_message(told, pods, None) == ("Failed", "j-worker-0 ended with exit code 7. So.")

@@ -18,6 +18,7 @@ from rowlock.errors import ApiError, NotFound
 from rowlock.gangs.evictions import clean_up_patch, remaining_grace
 from rowlock.objects import Object
 from rowlock.rest.informers import InformerCache
+from rowlock.workloads.phase import FAILURE_ANNOTATION, first_failure
 
 log = logging.getLogger(__name__)
 _RETRY_S = 5.0
@@ -49,6 +50,8 @@ class EndedJobs:
                 return 0
             if remaining := remaining_grace(job, self._clock()):
                 return remaining
+        elif failure := first_failure(self._cache.pods_of(uid)):  # what the pods tell goes with them
+            patch = {**patch, "metadata": {"annotations": {FAILURE_ANNOTATION: failure}}}
         return await self._stop(job, patch)
 
     async def _stop(self, job: Object, patch: Object) -> float:

@@ -42,6 +42,8 @@ from rowlock.workloads.frameworks import (
 
 STOPPED_BY_ANNOTATION = "rowlock.dev/stopped-by"
 """Annotation of a job that was suspended or deleted through the REST API: the command that did it, if it sent its name."""
+FAILURE_ANNOTATION = "rowlock.dev/first-failure"
+"""On a failed job of a real cluster: the sentence about the pod that failed first, written before its pods are stopped."""
 STARTED_BY_ANNOTATION = "rowlock.dev/started-by"
 """Annotation of a job that was submitted suspended: the scheduler that will unsuspend it."""
 TERMINAL = frozenset({"Completed", "Failed"})
@@ -249,7 +251,9 @@ def _explanation(
 ) -> tuple[str, str]:
     """(message, reason) for the phase; both "" if there is nothing to explain."""
     if phase in ("Completed", "Failed"):
-        message = " ".join(filter(None, (_first_failure(pods), str((condition or {}).get("message") or ""))))
+        told = str(objects.annotations(job).get(FAILURE_ANNOTATION) or "")
+        failure = (first_failure(pods) or told) if phase == "Failed" else _failure_sentence(_failures(pods, "state"))
+        message = " ".join(filter(None, (failure, str((condition or {}).get("message") or ""))))
         return message, str((condition or {}).get("reason") or "")
     if phase in ("Pending", "Creating"):
         message, reason = pending_message(group, pods)
@@ -276,17 +280,16 @@ def _retry_sentence(job: Object, pods: Sequence[Object]) -> str:
     spec = objects.dig(replicated_job(job, role), "template.spec", {}) if is_set(job) else job.get("spec") or {}
     limit = spec.get("backoffLimitPerIndex", spec.get("backoffLimit", 6))
     count = f"{len(failed)} {'pod has' if len(failed) == 1 else 'pods have'} failed, {limit} may"
-    return f"{_first_failure(failed[-1:])} The next pod is made after a delay of 10 s that doubles with each failure ({count}).".strip()
+    return f"{_failure_sentence(_failures(failed[-1:], 'state'))} The next pod is made after a delay of 10 s that doubles with each failure ({count}).".strip()
 
 
-def _first_failure(pods: Sequence[Object]) -> str:
-    """A sentence about the pod that failed first; "" if none did."""
-    failures = []
-    for pod in pods:
-        for status in _container_statuses(pod):
-            terminated = (status.get("state") or {}).get("terminated") or {}
-            if terminated.get("exitCode"):
-                failures.append((str(terminated.get("finishedAt") or ""), objects.name(pod), terminated))
+def first_failure(pods: Sequence[Object]) -> str:
+    """A sentence about the pod of a failed job that failed first; "" if none did. Where all containers run again or wait to, their last
+    ends count."""
+    return _failure_sentence(_failures(pods, "state") or _failures(pods, "lastState"))
+
+
+def _failure_sentence(failures: Sequence[tuple[str, str, dict[str, Any]]]) -> str:
     if not failures:
         return ""
     _, name, terminated = min(failures, key=lambda end: end[:2])
@@ -295,6 +298,17 @@ def _first_failure(pods: Sequence[Object]) -> str:
     code = int(terminated["exitCode"])
     description = f"was killed by signal {code - 128}" if 128 < code < 160 else f"ended with exit code {code}"
     return f"{name} {description}{' (OOMKilled)' if terminated.get('reason') == 'OOMKilled' else ''}."
+
+
+def _failures(pods: Sequence[Object], field: str) -> list[tuple[str, str, dict[str, Any]]]:
+    """(time of the end, pod, how it ended) for each container whose `field` of its status is a failure."""
+    failures = []
+    for pod in pods:
+        for status in _container_statuses(pod):
+            terminated = (status.get(field) or {}).get("terminated") or {}
+            if terminated.get("exitCode"):
+                failures.append((str(terminated.get("finishedAt") or ""), objects.name(pod), terminated))
+    return failures
 
 
 def pending_message(group: Object | None, pods: Sequence[Object]) -> tuple[str, str]:
