@@ -35,6 +35,9 @@ export interface Selection {
   sort: Sort;
 }
 
+// Where a spreadsheet would begin a formula: in front of a cell, and behind what it takes for the end of one where lists are separated by
+// semicolons, which ends no quoted cell of ours for others.
+const FORMULAS = /(?:^|(?<=[;\t\r\n]))(?=[=+\-@＝＋－＠])|^(?=[\t\r\n])/g;
 const MOST_ROWS = 20_000; // as Run:ai's: spreadsheets take no more
 
 export function columnOf<T>(columns: TableColumn<T>[], key: string): TableColumn<T> {
@@ -70,7 +73,7 @@ export function valuesOf<T>(all: Iterable<T>, column: TableColumn<T>): string[] 
 
 /** As spreadsheets take it: a cell that a spreadsheet would compute is shown as text. */
 export function toCsv<T>(items: T[], columns: TableColumn<T>[], now: number): string {
-  const cell = (text: string): string => `"${(/^[=+\-@\t\r]/.test(text) ? `'${text}` : text).replaceAll('"', '""')}"`;
+  const cell = (text: string): string => `"${text.replace(FORMULAS, "'").replaceAll('"', '""')}"`;
   const lines = items.slice(0, MOST_ROWS).map((item) => columns.map((column) => cell(column.exact?.(item) ?? column.text(item, now))).join(","));
   return [columns.map((column) => cell(column.title)).join(","), ...lines].join("\r\n") + "\r\n";
 }
