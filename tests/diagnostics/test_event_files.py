@@ -111,6 +111,7 @@ def test_a_file_of_another_user_is_read_in_own_directories_only(tmp_path: Path) 
     ):
         run = run_of(tmp_path / "work", users=frozenset(users))
         assert bool(EventFiles(tmp_path / "data", euid).read(run)[0]) == is_read, (euid, users)
+        assert bool(EventFiles(tmp_path / "data", euid).find(run)) == is_read, "nor is it named"
     mark(tmp_path, "uid-1", "team-a")
     write(tmp_path / "checkpoints" / "uid-1" / "events.out.tfevents.1500.h")
     assert EventFiles(tmp_path, owner + 1).read(run_of())[0]

@@ -49,8 +49,13 @@ class EventFiles:
         self._data, self._euid = data, os.geteuid() if euid is None else euid
 
     def find(self, run: RunPlaces) -> list[EventFile]:
-        """The files of a run, the oldest first; only the newest `_MAX_FILES`."""
-        return [found.file for found in self._find(run)]
+        """The files of a run that may be read, the oldest first; only the newest `_MAX_FILES`. A file of another user is not even named."""
+        return [found.file for found in self._find(run) if self._may_open(found, run)]
+
+    def _may_open(self, found: _Found, run: RunPlaces) -> bool:
+        with suppress(OSError), self._open(found, run):
+            return True
+        return False
 
     def read(self, run: RunPlaces, budget: ReadingBudget | None = None) -> tuple[dict[str, Curve], list[str]]:
         """The curves of a run's files by name, and notes on what was left out. The newest files are read first."""

@@ -7,6 +7,7 @@ import os
 import pwd
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -157,3 +158,38 @@ def test_the_unit_starts_what_the_flags_say(machine: Cluster) -> None:
     unit = machine.run("rowlock", "up", "--system", "--unit", "--max-pods", "70", "--data-dir", "/srv/rowlock data")
     assert "--data-dir '/srv/rowlock data' --max-pods 70 --system" in unit and "KillMode=process" in unit
     assert "go together" in machine.run("rowlock", "up", "--unit", code=2)
+
+
+def test_the_server_reads_no_file_for_somebody_who_may_not(machine: Cluster) -> None:
+    """It is root: advice about a program, and the names of event files, are of files that the asking user may read."""
+    home = Path(machine.env["ROWLOCK_SYSTEM_DIR"]) / "of-bob"
+    home.mkdir()
+    (home / "secret.py").write_text("import speechbrain\n")
+    (home / f"events.out.tfevents.{int(time.time()) + 1}.bobs-laptop").write_bytes(b"")
+    for path in (*home.iterdir(), home):
+        os.chown(path, pwd.getpwnam(BOB).pw_uid, -1)
+        path.chmod(0o700)
+    container = {
+        "name": "pytorch",
+        "image": "rowlock.dev/host",
+        "command": ["python3", "secret.py"],
+        "workingDir": str(home),
+    }
+    replica = {"replicas": 1, "template": {"spec": {"containers": [container]}}}
+    metadata, replicas = {"name": "looks", "namespace": "runai-one"}, {"Master": replica, "Worker": replica}
+    job = {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": "PyTorchJob",
+        "metadata": metadata,
+        "spec": {"pytorchReplicaSpecs": replicas},
+    }
+    code, answer = ask(machine, ANA, "POST", "/api/v1/check", {"objects": [job], "project": "one"})
+    assert code == 200 and "SpeechBrain" not in answer, answer
+    assert "SpeechBrain" in json.dumps(machine.api("POST", "/api/v1/check", {"objects": [job], "project": "one"})), (
+        "the owner may read it"
+    )
+    assert ask(machine, ANA, "POST", "/apis/kubeflow.org/v1/namespaces/runai-one/pytorchjobs", job)[0] == 201
+    machine.until(lambda: "looks" in machine.run("rowlock", "history", "-p", "one"), "the run to be recorded")
+    (row,) = [row for row in machine.json("rowlock", "history", "-p", "one", "--json") if row["name"] == "looks"]
+    code, answer = ask(machine, ANA, "GET", f"/api/v1/runs/{row['id']}/event-files")
+    assert code == 200 and json.loads(answer) == {"files": []}, answer
