@@ -64,6 +64,7 @@ from rowlock.metrics.exposition import MetricSources, render_metrics
 from rowlock.metrics.request_stats import RequestStats
 from rowlock.rest.app import RestApi
 from rowlock.rest.call import RestSettings
+from rowlock.rest.inventory.queue_owners import QueueOwners
 from rowlock.rest.run_history.standby import RunElected
 from rowlock.storage.journal import acquire_lock
 
@@ -159,6 +160,7 @@ class KubeServer(Server):
                         supervise("the pods of ended jobs", EndedJobs(kube, rest_api.cache).run),
                         door.run(),
                         users.run(),
+                        supervise("the queues of projects", QueueOwners(kube, rest_api.cache).run),
                         supervise("the audit log", audit_log.run),
                         *((scheduler.run(),) if scheduler else ()),
                         *(operator.run() for operator in operators),

@@ -80,7 +80,7 @@ class Healthy:
 
 def findings(cluster: Healthy, scheduler: str = "auto") -> dict[str, ClusterFinding]:
     found = asyncio.run(diagnose(cluster, scheduler, lambda: NOW))  # type: ignore[arg-type]
-    assert len(found) == 12 and all(finding.fix for finding in found if finding.state != "ok")
+    assert len(found) == 13 and all(finding.fix for finding in found if finding.state != "ok")
     return {finding.what: finding for finding in found}
 
 
@@ -272,3 +272,29 @@ def test_a_webhook_without_a_server_is_bad() -> None:
     assert findings(cluster)["webhooks"].state == "bad", "no pod is ready"
     cluster.objects[ENDPOINT_SLICE] = [{"metadata": owner, "endpoints": [{"conditions": {"ready": True}}]}]
     assert findings(cluster)["webhooks"].state == "ok"
+
+
+def test_queues_and_pods_that_are_left_behind_are_named() -> None:
+    cluster = Healthy()
+    project = {"metadata": {"name": "runai-a", "labels": {"runai/queue": "a"}}}
+    queues = [{"metadata": {"name": called, "labels": {"rowlock.dev/project": called}}} for called in ("a", "gone")]
+    others: Object = {"metadata": {"name": "of-others"}}
+    ended = {"metadata": {"uid": "j"}, "status": {"conditions": [{"type": "Succeeded", "status": "True"}]}}
+    cluster.objects |= {kinds.NAMESPACE: [project], kinds.QUEUE: [*queues, others], kinds.PYTORCHJOB: [ended]}
+
+    def pod(called: str, phase: str, owner: str = "j", **spec: Any) -> Object:
+        limits = {"limits": {"nvidia.com/gpu": "2"}}
+        metadata = {"name": called, "namespace": "runai-a", "ownerReferences": [{"uid": owner, "controller": True}]}
+        return {
+            "metadata": metadata,
+            "spec": {"containers": [{"name": "c", "resources": limits}], **spec},
+            "status": {"phase": phase},
+        }
+
+    held = [pod("late", "Pending", nodeName="n1"), pod("ended", "Succeeded", nodeName="n1"), pod("waits", "Pending")]
+    cluster.objects[kinds.POD] = [*held, pod("of-others", "Running", owner="k", nodeName="n1")]
+    found = findings(cluster)["leftovers"]
+    assert found.state == "warn" and found.found == (
+        "queues of projects that have no namespace: gone; 1 pods of jobs that have ended run on and hold 2 GPUs: runai-a/late"
+    )
+    assert "kubectl delete queues.scheduling.run.ai gone" in found.fix and "cleanPodPolicy" in found.fix

@@ -185,5 +185,37 @@ def test_a_real_cluster_without_the_kinds_is_refused_or_gets_them(served: Cluste
     served.until(lambda: not pod_names(real_kubeconfig), "its pods are gone")
 
 
+@pytest.mark.real
+def test_a_namespace_that_kubectl_deletes_takes_its_queue_along(served: Cluster, real_kubeconfig: Path) -> None:
+    """And doctor names a queue that stayed, of a project from before."""
+    served.up("--kubeconfig", str(real_kubeconfig), "--install-crds")
+    served.run("rowlock", "project", "create", "short-lived")
+
+    def queues(*flags: str) -> str:
+        return kubectl(real_kubeconfig, "get", "queues.scheduling.run.ai", *flags)
+
+    owners = "jsonpath={.metadata.ownerReferences[*].name}"
+    served.until(lambda: "runai-short-lived" in queues("short-lived", "-o", owners), "its namespace owns the queue")
+    kubectl(real_kubeconfig, "delete", "namespace", "runai-short-lived", "--wait=false")
+    served.until(lambda: "short-lived" not in queues("-o", "name"), "the queue goes with it", 120)
+    served.until(lambda: "short-lived" not in served.run("rowlock", "project", "list"), "and so does the project")
+    served.run("rowlock", "project", "create", "from-before")
+    served.until(lambda: "runai-from-before" in queues("from-before", "-o", owners), "its namespace owns the queue")
+    served.run("rowlock", "down")
+    no_owner = (
+        "patch",
+        "queues.scheduling.run.ai",
+        "from-before",
+        "--type=merge",
+        "-p",
+        '{"metadata":{"ownerReferences":null}}',
+    )
+    kubectl(real_kubeconfig, *no_owner)
+    kubectl(real_kubeconfig, "delete", "namespace", "runai-from-before")
+    said = served.run("rowlock", "doctor", "--kubeconfig", str(real_kubeconfig), code=None)
+    assert "queues of projects that have no namespace: from-before" in said
+    kubectl(real_kubeconfig, "delete", "queues.scheduling.run.ai", "from-before")
+
+
 def pod_names(kubeconfig: Path) -> list[str]:
     return kubectl(kubeconfig, "get", "pods", "-n", "runai-team-a", "-o", "name").split()

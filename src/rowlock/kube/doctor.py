@@ -26,10 +26,25 @@ from rowlock.kube.install.installed_parts import Answer, ask_kai_version, ask_we
 from rowlock.kube.installation import OPERATOR_COMMAND, has_kai, is_installed, missing_kinds
 from rowlock.kube.rate_limit import Limits
 from rowlock.kube.rights import SCHEDULER_LEASE, missing_rights, roles_of
-from rowlock.objects import Object, dig, labels, name, seconds
+from rowlock.objects import (
+    FINAL_PHASES,
+    Object,
+    controller_of,
+    dig,
+    is_condition_true,
+    is_deleting,
+    labels,
+    name,
+    namespace,
+    phase,
+    seconds,
+    uid,
+)
 from rowlock.objects import annotations as annotations_of
 from rowlock.scheduling.model.from_objects import NAMESPACE_QUEUE_LABEL, QUEUE_LABELS, parse_node
+from rowlock.scheduling.model.pod_requests import pod_shape
 from rowlock.scheduling.volume_topology import STORAGE_CLASS
+from rowlock.workloads.projects import PROJECT_ANNOTATION
 from rowlock.workloads.submission import PRIORITIES
 
 RUNTIME_CLASS = Kind("node.k8s.io", "v1", "RuntimeClass", "runtimeclasses", (), False)
@@ -78,6 +93,7 @@ async def diagnose(api: Api, scheduler: str, clock: Callable[[], float] = time.t
         ("storage", check_storage(api, scheduler)),
         ("priority classes", check_priority_classes(api)),
         ("queue names", check_queue_names(api)),
+        ("leftovers", check_leftovers(api)),
     )
     return [await _finding_of(what, check) for what, check in checks]
 
@@ -285,6 +301,49 @@ async def check_queue_names(api: Api) -> ClusterFinding:
         " or Gatekeeper holds is not seen here (docs/kubernetes.md)"
     )
     return ClusterFinding("queue names", "warn", found, fix)
+
+
+async def check_leftovers(api: Api) -> ClusterFinding:
+    """Queues of projects whose namespace has gone, and pods that run on after their job has ended."""
+    if await missing_kinds(api, (kinds.QUEUE,)):
+        return ClusterFinding("leftovers", "ok", "no queues")
+    used = {labels(each).get(NAMESPACE_QUEUE_LABEL) for each in (await api.list(kinds.NAMESPACE)).items}
+    queues = [each for each in (await api.list(kinds.QUEUE)).items if PROJECT_ANNOTATION in labels(each)]
+    lost = sorted(name(queue) for queue in queues if name(queue) not in used)
+    pods = await _pods_of_ended_jobs(api)
+    if not lost and not pods:
+        return ClusterFinding("leftovers", "ok", "none")
+    found, fixes = [], []
+    if lost:
+        found.append(f"queues of projects that have no namespace: {', '.join(lost[:5])}")
+        fixes.append(f"`kubectl delete queues.scheduling.run.ai {' '.join(lost[:5])}`")
+    if pods:
+        gpus = sum(pod_shape(pod).gpus for pod in pods)
+        places = sorted(f"{namespace(pod)}/{name(pod)}" for pod in pods)
+        found.append(f"{len(pods)} pods of jobs that have ended run on and hold {gpus} GPUs: {', '.join(places[:5])}")
+        fixes.append(
+            "delete those jobs, or set `runPolicy.cleanPodPolicy: Running` on them: their operator then stops the pods"
+        )
+    return ClusterFinding("leftovers", "warn", "; ".join(found), "; ".join(fixes))
+
+
+async def _pods_of_ended_jobs(api: Api) -> list[Object]:
+    """Pods on nodes that have not ended although their job has, and are not being deleted."""
+    ended: set[str] = set()
+    for kind in kinds.JOBS:
+        if not await missing_kinds(api, (kind,)):
+            jobs = (await api.list(kind)).items
+            ended |= {uid(job) for job in jobs if any(is_condition_true(job, end) for end in ("Succeeded", "Failed"))}
+    if not ended:
+        return []
+    return [
+        pod
+        for pod in (await api.list(kinds.POD)).items
+        if (controller_of(pod) or {}).get("uid") in ended
+        and phase(pod) not in FINAL_PHASES
+        and dig(pod, "spec.nodeName")
+        and not is_deleting(pod)
+    ]
 
 
 def _reads_queue_label(policy: Object) -> bool:
