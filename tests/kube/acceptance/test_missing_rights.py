@@ -74,6 +74,13 @@ class Face:
             return error.message
 
 
+async def end_tasks(tasks: list[asyncio.Task[None]]) -> None:
+    """They end before their connections do."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks)
+
+
 @asynccontextmanager
 async def running(plane: RealPlane, kubeconfig: Path) -> AsyncIterator[Face]:
     async with AsyncExitStack() as stack:
@@ -83,7 +90,7 @@ async def running(plane: RealPlane, kubeconfig: Path) -> AsyncIterator[Face]:
         settings = RestSettings(token=None, user="ana", dialect=OWN)
         rest = RestApi(kube, settings, index_events=True, silence=probe.silence)
         tasks = [asyncio.create_task(work) for work in (rest.run(), probe.run(), roles.run())]
-        stack.callback(lambda: [task.cancel() for task in tasks])
+        stack.push_async_callback(end_tasks, tasks)
         transport = httpx.ASGITransport(Starlette(routes=rest.routes))
         client = await stack.enter_async_context(
             httpx.AsyncClient(transport=transport, base_url="http://test", timeout=PATIENCE_S)
