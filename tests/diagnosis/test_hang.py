@@ -417,6 +417,8 @@ def test_hangs_that_no_list_of_calls_knows(
         [look(0, NAP), look(1, LOAD, cpu=0.05, queued=0.9, helpers=0.03, helpers_queued=0.9, polls=True)],
         [look(0, ENDING, logged=NO_DATA), look(1, LOAD, moved=True)],
         [look(0, ENDING, logged=NO_DATA), look(1, LOAD, cpu=0.9)],
+        [look(0, INIT, world_size=2), look(1, None, state="X", has_left=True)],
+        [look(0, REDUCE), look(1, LOAD), look(2, None, state="Z", has_left=True)],
     ],
 )
 def test_a_rank_that_does_anything_moves(looks: list[RankObservation]) -> None:
@@ -433,6 +435,7 @@ def test_a_rank_that_does_anything_moves(looks: list[RankObservation]) -> None:
         ({"silent": 26.0, "cpu": 0.8}, False),
         ({"silent": 26.0, "cpu": 0.8, "polls": True}, True),
         ({"silent": 26.0, "pid": 7}, False),
+        ({"silent": 26.0, "has_left": True}, False),
     ],
 )
 def test_a_hang_that_was_found_lasts_until_somebody_moves(now: dict[str, Any], stands: bool) -> None:

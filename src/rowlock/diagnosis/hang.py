@@ -12,16 +12,23 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from rowlock.diagnosis.observation import BUSY, IDLE, STOPPED, RankObservation, Verdict
-from rowlock.diagnosis.rendezvous import MEETINGS, rendezvous_fault
+from rowlock.diagnosis.rendezvous import MEETINGS, TO_COMPARE, have_all_come, rendezvous_fault
 from rowlock.diagnosis.root_cause import format_duration, join_names
 
 MIN_SILENCE = 3.0
 """Seconds without output of any rank before a hang is reported: healthy ranks wait for each other in every step."""
+_MEET, _RETRY = 15.0, 100.0
+"""Seconds for which ranks that have all come may take to meet: connected to each other, and with one that is not. Such a rank may sleep
+until its library tries again: torch's store for up to 90 s."""
 
 
 def judge_ranks(observations: Sequence[RankObservation]) -> Verdict:
     """The verdict over all running ranks of a job."""
-    verdict = _judge_now(observations)
+    remaining = [look for look in observations if not look.has_left]
+    verdict = _judge_now(remaining)
+    if verdict.is_hang and verdict.kind not in ("failed", "stopped") and len(remaining) < len(observations):
+        verdict = Verdict("moving", _moving_sentence(remaining))
+    observations = remaining
     parts = (verdict.sentence, _evidence_sentence(verdict, observations), _restart_sentence(observations))
     return replace(verdict, sentence=" ".join(part for part in parts if part))
 
@@ -136,7 +143,8 @@ def _still_verdict(looks: Sequence[RankObservation]) -> Verdict:
 
 def judge_after(observations: Sequence[RankObservation], seconds: float) -> Verdict:
     """The verdict on the same observations `seconds` later, given that no rank has moved or written since."""
-    return judge_ranks([replace(look, silent=look.silent + seconds) for look in observations])
+    later = (replace(o, silent=o.silent + seconds, together=o.together + seconds) for o in observations)
+    return judge_ranks(list(later))
 
 
 def keeps_standing(held: Sequence[RankObservation], seconds: float, observations: Sequence[RankObservation]) -> bool:
@@ -144,7 +152,9 @@ def keeps_standing(held: Sequence[RankObservation], seconds: float, observations
     A rank that has written a line, moved data or computed since then does not hang."""
     is_same = {(look.rank, look.pid) for look in held} == {(look.rank, look.pid) for look in observations}
     return is_same and all(
-        (look.is_idle or look.polls) and not look.is_at_work and (look.is_absent or look.silent > seconds)
+        (look.is_idle or look.polls)
+        and not (look.is_at_work or look.has_left)
+        and (look.is_absent or look.silent > seconds)
         for look in observations
     )
 
@@ -239,18 +249,35 @@ def _meeting_verdict(waiting: Sequence[RankObservation], silent: float) -> Verdi
     """The verdict when all ranks are still in the rendezvous: no message can have been lost yet."""
     told = {look.world_size for look in waiting}
     expected = told.pop() if len(told) == 1 else 0
-    reason, culprits = rendezvous_fault([(look.rank, look.pod, look.rendezvous) for look in waiting], expected)
+    ranks = [(look.rank, look.pod, look.rendezvous) for look in waiting]
+    far = join_names([look.rank for look in waiting if not look.is_connected], 3)
+    if (come := have_all_come(ranks, expected)) and (since := min(look.together for look in waiting)) < (
+        _RETRY if far else _MEET
+    ):
+        return Verdict("moving", _about_to_meet_sentence(waiting, since, far))
+    reason, culprits = rendezvous_fault(ranks, expected)
     text = f"The rendezvous is not complete: {reason}"
-    variables = "WORLD_SIZE, RANK, MASTER_ADDR and MASTER_PORT"
-    advice = (
-        ""
-        if waiting[0].rendezvous and waiting[0].rendezvous.nodes
-        else f"; compare {variables} as the program uses them"
-    )
-    if len(waiting) == 1 and advice:
+    if come and far:
+        text += f", and {_unconnected_text(far)}"
+    call = waiting[0].awaited_collective
+    variables = TO_COMPARE.get(call, "WORLD_SIZE, RANK, MASTER_ADDR and MASTER_PORT as the program uses them")
+    advice = "" if waiting[0].rendezvous and waiting[0].rendezvous.nodes else f"; compare {variables}"
+    if len(waiting) == 1 and advice and call not in TO_COMPARE:
         advice += "; a program does not start its own local ranks (Lightning's `devices=2`) where LOCAL_RANK is set"
     where = f"{'it is' if len(waiting) == 1 else 'they are'} in {_common_wait(waiting)}, silent for {format_duration(silent)}"
     return Verdict("stuck", f"{text}; {where}{advice}.", tuple(culprits))
+
+
+def _about_to_meet_sentence(waiting: Sequence[RankObservation], since: float, far: str) -> str:
+    """`far`: the ranks without a connection to another one."""
+    text = f"Nothing hangs: all {len(waiting)} ranks have been in {_common_wait(waiting)} for {format_duration(since)}"
+    if not far:
+        return f"{text}, and find each other."
+    return f"{text}; {_unconnected_text(far)} yet, for a library tries again after pauses of up to 90 s."
+
+
+def _unconnected_text(names: str) -> str:
+    return f"{names} {'have' if ' and ' in names else 'has'} no connection to another rank"
 
 
 def _moving_sentence(observations: Sequence[RankObservation]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,10 +62,16 @@ class RankObservation:
     """For a rank that has not begun: the command that its pod runs before Python."""
     has_ended: bool = False
     """Its program has ended with exit code 0."""
+    has_left: bool = False
+    """Its process has ended since the first look, so something has happened in its pod: another process may be the rank now."""
     world_size: int = 0
-    """WORLD_SIZE in its environment at its start; 0 = unknown."""
+    """The number of ranks by its environment at its start (WORLD_SIZE, TF_CONFIG); 0 = unknown."""
     rendezvous: Rendezvous | None = None
     """What it waits for, if it is in a rendezvous."""
+    together: float = math.inf
+    """Seconds since all ranks were first seen together in a rendezvous; infinite = unknown."""
+    is_connected: bool = True
+    """It has a connection to another rank; also True when that is unknown."""
     looks: int = 0
     """How often its stack was read; 0 = unknown."""
     watched: float = 0.0

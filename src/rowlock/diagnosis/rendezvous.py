@@ -2,6 +2,9 @@
 
 What a rank expects is in the local variables of torch's calls (`py-spy dump --locals`): its rank, the number of ranks, and the address.
 The environment that it was started with may differ, because scripts change it.
+
+Ranks that have all come, and are told nothing wrong, may still not move for a while: a library that could not reach rank 0 tries again
+after pauses that grow (torch's store and gRPC: up to 60 s and half of it more), although rank 0 has come meanwhile.
 """
 
 from __future__ import annotations
@@ -16,16 +19,27 @@ from dataclasses import dataclass
 from rowlock.diagnosis.root_cause import join_names
 from rowlock.objects import is_digits
 
-MEETINGS = ("init_process_group", "rendezvous")
+JAX_MEETING, TENSORFLOW_MEETING, XGBOOST_MEETING = (
+    "jax.distributed.initialize",
+    "MultiWorkerMirroredStrategy",
+    "CommunicatorContext",
+)
+MEETINGS = ("init_process_group", "rendezvous", JAX_MEETING, TENSORFLOW_MEETING, XGBOOST_MEETING)
 """Calls in which ranks find each other: afterwards the group is complete."""
-AGENT_MEETING = "next_rendezvous"
-"""The method in which torchrun's agents find each other."""
 _FIELDS = {
     "_create_c10d_store": ("rank", "world_size"),
     "_store_based_barrier": ("rank", "rendezvous_count"),
     "_new_process_group_helper": ("group_rank", "group_size"),
+    "initialize": ("process_id", "num_processes"),
 }
-"""Calls of torch below `init_process_group`, and the names of their variables for the rank and the expected number of ranks."""
+"""Calls in which ranks wait for each other, and the names of their variables for the rank and the expected number of ranks: torch's below
+`init_process_group`, and JAX's. A class before a method's name is left out."""
+TO_COMPARE = {
+    JAX_MEETING: "coordinator_address, num_processes and process_id as the program passes them",
+    TENSORFLOW_MEETING: "TF_CONFIG of all pods",
+    XGBOOST_MEETING: "the tracker's address, and its number of workers",
+}
+"""What people should compare between ranks whose rendezvous is not complete; for torch's calls, its variables."""
 _UNRESOLVED = re.compile(
     r"network addresses of \((?P<host>[^,)\s]{1,253}), \d+\) cannot be retrieved|Name or service not known: (?P<other>\S+)"
 )
@@ -52,24 +66,36 @@ class Rendezvous:
 
 
 def parse_rendezvous(threads: object, log: str = "") -> Rendezvous | None:
-    """Parse the JSON of `py-spy dump --json --locals`; None when it has none of torch's calls. `log`: the end of the rank's log.
+    """Parse the JSON of `py-spy dump --json --locals`; None when it has none of the calls in `_FIELDS`. `log`: the end of the rank's log.
 
     The JSON comes from the memory of a running program, so values may have any type."""
     rank: int | None = None
     size = port = 0
     host = ""
     for function, variables in _calls(threads):
-        if function not in _FIELDS:
+        if (fields := _FIELDS.get(function.rpartition(".")[2])) is None:
             continue
-        of_rank, of_size = _FIELDS[function]
+        of_rank, of_size = fields
         rank = _number(variables.get(of_rank)) if rank is None else rank
         size = size or _number(variables.get(of_size)) or 0
-        host = host or _text(variables.get("hostname"))
-        port = port or _number(variables.get("port")) or 0
+        its_host, _, its_port = _text(variables.get("coordinator_address")).rpartition(":")
+        host = host or _text(variables.get("hostname")) or its_host
+        port = port or _number(variables.get("port")) or _number(its_port) or 0
     if not size:
         return None
     unresolved = {found["host"] or found["other"] for found in _UNRESOLVED.finditer(log)}
     return Rendezvous(size, rank, host, port, bool(host) and host in unresolved)
+
+
+def expected_ranks(variables: Mapping[str, str]) -> int:
+    """How many ranks the variables of a process tell it of, by WORLD_SIZE or TF_CONFIG; 0 = unknown."""
+    if is_digits(size := variables.get("WORLD_SIZE", "")):
+        return int(size[:9])
+    try:
+        cluster = json.loads(variables.get("TF_CONFIG", ""))["cluster"]
+        return sum(len(cluster[role]) for role in ("chief", "worker") if isinstance(cluster.get(role), list))
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return 0
 
 
 def torchrun_rendezvous(words: Sequence[str], environ: Mapping[str, str]) -> Rendezvous | None:
@@ -88,21 +114,39 @@ def torchrun_rendezvous(words: Sequence[str], environ: Mapping[str, str]) -> Ren
     )
 
 
-def rendezvous_fault(waiting: Sequence[tuple[str, str, Rendezvous | None]], expected: int = 0) -> tuple[str, list[str]]:
-    """What is wrong, as a clause, and the names of the ranks at fault, if known. `waiting`: each rank's name, pod and rendezvous;
+Waiting = Sequence[tuple[str, str, Rendezvous | None]]
+"""Of each rank that waits: its name, its pod, and what it expects."""
+
+
+def have_all_come(waiting: Waiting, expected: int = 0) -> bool:
+    """Whether nothing is known to be missing or wrong, so that the ranks may be about to meet. Arguments as in `rendezvous_fault`."""
+    known = [(name, pod, found) for name, pod, found in waiting if found is not None]
+    if torchruns := [found for _, _, found in known if found.nodes]:
+        return not torchruns[0].standalone and torchruns[0].size <= len({pod for _, pod, _ in known})
+    return not _known_fault(known, len(waiting), expected)[0] and (len(waiting) > 1)
+
+
+def rendezvous_fault(waiting: Waiting, expected: int = 0) -> tuple[str, list[str]]:
+    """What is wrong, as a clause, and the names of the ranks at fault, if known.
     `expected`: WORLD_SIZE, used when no rendezvous is known; 0 = unknown."""
     known = [(name, pod, found) for name, pod, found in waiting if found is not None]
     if any(found.nodes for _, _, found in known):
         return _missing_nodes(known), []
-    for look in (_wrong_numbers, _wrong_addresses):
-        text, culprits = look(known, len(waiting))
-        if text:
-            return text, culprits
-    if not known and expected not in (0, len(waiting)):
-        return _count_text(len(waiting), expected), []
+    text, culprits = _known_fault(known, len(waiting), expected)
+    if text:
+        return text, culprits
     if len(waiting) == 1:
         return "the only rank that runs waits for others to come", []
     return f"all {len(waiting)} ranks that run wait for others to come", []
+
+
+def _known_fault(known: Sequence[tuple[str, str, Rendezvous]], count: int, expected: int) -> tuple[str, list[str]]:
+    """What is seen to be wrong among `count` ranks, and the ranks at fault; "" for nothing."""
+    for look in (_wrong_numbers, _wrong_addresses):
+        text, culprits = look(known, count)
+        if text:
+            return text, culprits
+    return (_count_text(count, expected) if not known and expected not in (0, count) else ""), []
 
 
 def _missing_nodes(known: Sequence[tuple[str, str, Rendezvous]]) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from rowlock.diagnosis.rendezvous import AGENT_MEETING
+from rowlock.diagnosis.rendezvous import JAX_MEETING, TENSORFLOW_MEETING, XGBOOST_MEETING
 
 _COLLECTIVES = frozenset(
     {
@@ -21,6 +21,14 @@ _COLLECTIVES = frozenset(
     }
 )  # fmt: skip
 _COLLECTIVE_LIBRARIES = ("torch/distributed/", "mpi4py", "horovod", "jax/", "tensorflow/python/distribute")
+_MEETING_CALLS = (
+    ("next_rendezvous", "torch/distributed/elastic/", "rendezvous"),
+    ("_create_tcp_store", "torch/distributed/elastic/", "rendezvous"),
+    ("initialize", "jax/_src/distributed.py", JAX_MEETING),
+    ("_initialize_multi_worker", "tensorflow/python/distribute/", TENSORFLOW_MEETING),
+    ("__enter__", "xgboost/collective.py", XGBOOST_MEETING),
+)
+"""Of calls in which ranks find each other: the function, a part of its file, and what people call it. py-spy may put a class before a name."""
 _GROUP_LIBRARY, _CHECKPOINTS = "/torch/distributed/", "/torch/distributed/checkpoint/"
 _BACKWARD_FUNCTIONS = ("_engine_run_backward",)
 """DDP averages gradients inside the backward pass: a rank that waits for its peers' gradients is in this call."""
@@ -75,8 +83,9 @@ class Stack:
         for frame in self.frames:
             if frame.function in _COLLECTIVES and any(part in frame.file for part in _COLLECTIVE_LIBRARIES):
                 return frame.function
-            if frame.function.endswith(f".{AGENT_MEETING}") and "torch/distributed/elastic/" in frame.file:
-                return "rendezvous"
+            for function, file, meeting in _MEETING_CALLS:
+                if f".{frame.function}".endswith(f".{function}") and file in frame.file:
+                    return meeting
         return ""
 
     @property

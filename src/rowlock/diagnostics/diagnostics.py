@@ -17,7 +17,7 @@ from rowlock.api import Record, View
 from rowlock.diagnosis.activity import Activity, activity_between
 from rowlock.diagnosis.hang import judge_after, judge_ranks, keeps_standing
 from rowlock.diagnosis.observation import RankObservation, Verdict
-from rowlock.diagnosis.rendezvous import MEETINGS
+from rowlock.diagnosis.rendezvous import expected_ranks
 from rowlock.diagnosis.root_cause import RankFailure, group_incidents, incident_sentence, is_requested_stop, root_cause
 from rowlock.diagnosis.stacks import Stack
 from rowlock.diagnostics import stack_dumps
@@ -30,16 +30,16 @@ from rowlock.diagnostics.rank_processes import (
     RunningPod,
     find_ranks,
     has_no_python,
-    read_environ,
+    read_variables,
     sort_by_rank,
 )
-from rowlock.diagnostics.rank_rendezvous import read_rendezvous
+from rowlock.diagnostics.rank_rendezvous import Rendezvouses
 from rowlock.diagnostics.stack_dumps import StackDump
 from rowlock.kubelet.pod.facts import Run
 from rowlock.kubelet.pod.pod_state import PodState
 from rowlock.kubelet.pod.progress import kubelet_failure
 from rowlock.kubelet.worker.kubelet import Kubelet
-from rowlock.objects import Object, dig, is_digits, name, seconds, uid
+from rowlock.objects import Object, dig, name, seconds, uid
 from rowlock.training.trainjob.owners import pods_of_workload, workload_of
 from rowlock.workloads.history import completed_sentence
 from rowlock.workloads.pods import completed_at, has_ranked_pods, rank_label
@@ -73,6 +73,7 @@ class Diagnostics:
         self.remarks = JobRemarks(context, data, self.record_event)
         self._pending_jobs: set[str] = set()
         self._last_reported: dict[str, float] = {}
+        self._rendezvouses = Rendezvouses(time.monotonic)
         self._hangs: dict[str, tuple[list[RankObservation], float]] = {}
         """Jobs, by uid, whose ranks stand still: the observations, and since when."""
 
@@ -128,6 +129,7 @@ class Diagnostics:
             self._hangs[job] = observations, self._context.clock()
         else:
             self._hangs.pop(job, None)
+            self._rendezvouses.forget(job)
 
     def record_event(self, job: Object, kind: str, reason: str, message: str) -> None:
         """Record an Event of the job; `kind`: Normal or Warning."""
@@ -206,8 +208,8 @@ class Diagnostics:
             if kind == "moving" and any(o.is_in_doubt for o in observations):
                 kind = "" if all(o.is_in_doubt or o.is_at_rest for o in observations) else kind
             if kind in ("stopped", "moving", "blind") or (kind == "failed" and any(o.error for o in observations)):
-                return observations
-        return await _with_rendezvous(observations, ranks_now)
+                return self._rendezvouses.note(job, observations)
+        return await self._rendezvouses.look(job, observations, ranks_now)
 
     async def _dump(self, ranks_now: list[RankProcess]) -> dict[int, StackDump]:
         return await stack_dumps.dump_stacks([rank.pid for rank in ranks_now])
@@ -219,13 +221,12 @@ class Diagnostics:
         before: Mapping[int, Activity],
         elapsed: float,
     ) -> list[RankObservation]:
-        """Combine all dumps into observations of the ranks that still live. Runs in a thread."""
+        """Combine all dumps into observations of the ranks; [] when none lives any more. Runs in a thread."""
         errors, restarts, now = read_rank_errors(ranks_now), read_restarts(ranks_now), self._context.clock()
         observations = []
         for rank in ranks_now:
             dump, running_pod = looks[-1][rank.pid], rank.running_pod
             first, last = before[rank.pid], read_activity(rank.pid)
-            world_size = read_environ(rank.pid).get(b"WORLD_SIZE", b"").decode(errors="replace")
             observations.append(
                 RankObservation(
                     rank=rank.name,
@@ -241,12 +242,13 @@ class Diagnostics:
                     restarts=restarts.get(rank.pid, (0, None))[0],
                     earlier_error=restarts.get(rank.pid, (0, None))[1],
                     **activity_between(first, last, elapsed),
-                    world_size=int(world_size) if is_digits(world_size) else 0,
+                    world_size=expected_ranks(read_variables(rank.pid)),
                     looks=len(looks),
                     watched=elapsed,
                 )
             )
-        return [look for look in observations if look.state not in ("X", "Z")]
+        seen = [replace(look, has_left=look.state in ("X", "Z")) for look in observations]
+        return [] if all(look.has_left for look in seen) else seen
 
     def _absent_ranks(
         self, job: str, running_pods: list[RunningPod], ranks_now: list[RankProcess]
@@ -283,7 +285,7 @@ class Diagnostics:
         observations = await self.observe_ranks(uid(job))
         if observations:
             result["verdict"] = self._judge_with_hang(uid(job), observations).to_dict()
-            result["ranks"] = [look.to_dict() for look in observations]
+            result["ranks"] = [look.to_dict() for look in observations if not look.has_left]
         else:
             self.remarks.close_meeting(job)
         await self.remarks.settle(uid(job))
@@ -307,13 +309,6 @@ class Diagnostics:
     async def judge_job(self, job: str) -> tuple[Verdict, list[RankObservation]]:
         observations = await self.observe_ranks(job)
         return (judge_ranks(observations) if observations else Verdict("moving", "No rank runs.")), observations
-
-
-async def _with_rendezvous(observations: list[RankObservation], ranks_now: list[RankProcess]) -> list[RankObservation]:
-    """The observations, with the rendezvous of the ranks that wait in one."""
-    waiting = {look.pid for look in observations if look.awaited_collective in MEETINGS}
-    found = await read_rendezvous(rank for rank in ranks_now if rank.pid in waiting)
-    return [replace(look, rendezvous=found.get(look.pid)) for look in observations]
 
 
 def _with_reason_of_node(failure: RankFailure, pod_state: PodState, container: str, pod: Object) -> RankFailure:

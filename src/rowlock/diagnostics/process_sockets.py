@@ -35,6 +35,25 @@ def connected_siblings(parent: int, pids: Sequence[int]) -> list[int]:
     return [pid for pid in pids if pid in peers]
 
 
+def connected_processes(pids: Sequence[int]) -> set[int]:
+    """Those processes that are connected to another one of them, each with its descendants; all of them when it cannot be known."""
+    tables: dict[str, dict[bytes, Connection]] = {}
+    ends: dict[Connection, int] = {}
+    found: set[int] = set()
+    try:
+        for pid in pids[:_MAX_PROCESSES]:
+            namespace = os.readlink(f"/proc/{pid}/ns/net")
+            if namespace not in tables:
+                tables[namespace] = read_connections(pid)
+            for near, far in (tables[namespace][inode] for inode in socket_inodes(pid) if inode in tables[namespace]):
+                if (peer := ends.get((far, near), pid)) != pid:
+                    found |= {pid, peer}
+                ends[near, far] = pid
+    except OSError:
+        return set(pids)
+    return found
+
+
 def read_connections(pid: int) -> dict[bytes, Connection]:
     """Socket inode → established connection, in the network namespace of a process. Raises OSError."""
     found: dict[bytes, Connection] = {}
@@ -53,6 +72,17 @@ def _end(text: bytes) -> str:
     return (
         f"{address[24:] if len(address) == 32 and address.startswith('0000000000000000FFFF0000') else address}:{port}"
     )
+
+
+def failed_attempts(pid: int) -> int:
+    """How many attempts to connect have failed in the network namespace of a process; 0 when it shares the host's, or has ended."""
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        if os.readlink(f"/proc/{pid}/ns/net") == os.readlink("/proc/self/ns/net"):
+            return 0
+        with open(f"/proc/{pid}/net/snmp", "rb") as file:
+            names, values = (line.split() for line in file.read(_MAX_TABLE).splitlines() if line.startswith(b"Tcp:"))
+        return int(values[names.index(b"AttemptFails")])
+    return 0
 
 
 def socket_inodes(pid: int) -> Iterator[bytes]:

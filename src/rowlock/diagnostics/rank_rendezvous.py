@@ -1,9 +1,13 @@
-"""Reads what ranks in a rendezvous wait for: from the variables of torch's calls, or from torchrun's command line."""
+"""Reads what ranks in a rendezvous wait for: from the variables of torch's and others' calls, or from torchrun's command line; and whether
+they have come close to each other: since when all of them are there, and which are connected."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
-from rowlock.diagnosis.rendezvous import Rendezvous, parse_rendezvous, torchrun_rendezvous
+from rowlock.diagnosis.observation import RankObservation
+from rowlock.diagnosis.rendezvous import MEETINGS, Rendezvous, parse_rendezvous, torchrun_rendezvous
+from rowlock.diagnostics.process_sockets import connected_processes
 from rowlock.diagnostics.rank_processes import RankProcess, read_command_line, read_variables
 from rowlock.diagnostics.stack_dumps import dump_variables
 from rowlock.kubelet.files import untrusted
@@ -11,6 +15,43 @@ from rowlock.kubelet.files import untrusted
 _TAIL_BYTES = 16 * 1024
 _MAX_RANKS = 64
 """The most ranks that are examined: enough to see what is wrong with a rendezvous."""
+
+
+class Rendezvouses:
+    """The rendezvous of the jobs on this machine."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        """`clock`: monotonic seconds."""
+        self._clock = clock
+        self._complete: dict[str, tuple[frozenset[int], float]] = {}
+        """By job (its uid): the processes that were seen in a rendezvous all together, and since when."""
+
+    def forget(self, job: str) -> None:
+        self._complete.pop(job, None)
+
+    def note(self, job: str, observations: Sequence[RankObservation]) -> list[RankObservation]:
+        """The observations as they are; a later rendezvous of ranks that are in none now begins anew."""
+        if not any(look.awaited_collective in MEETINGS for look in observations):
+            self.forget(job)
+        return list(observations)
+
+    async def look(
+        self, job: str, observations: list[RankObservation], ranks: Sequence[RankProcess]
+    ) -> list[RankObservation]:
+        """The observations of a job (its uid), with the rendezvous of the ranks that wait in one."""
+        waiting = {look.pid for look in observations if look.awaited_collective in MEETINGS}
+        found = await read_rendezvous(rank for rank in ranks if rank.pid in waiting)
+        looks = [replace(look, rendezvous=found.get(look.pid)) for look in observations]
+        if not waiting or len(waiting) < len(observations):
+            self.forget(job)
+            return looks
+        pids, since = self._complete.get(job, (frozenset[int](), 0.0))
+        if pids != waiting:
+            since = self._clock()
+            self._complete[job] = frozenset(waiting), since
+        together = self._clock() - since
+        connected = await asyncio.to_thread(connected_processes, sorted(waiting))
+        return [replace(look, together=together, is_connected=look.pid in connected) for look in looks]
 
 
 async def read_rendezvous(ranks: Iterable[RankProcess]) -> dict[int, Rendezvous]:

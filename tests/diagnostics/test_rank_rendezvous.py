@@ -1,0 +1,44 @@
+"""Since when all ranks of a job have been in a rendezvous, and which of them are connected."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from tests.diagnosis.test_hang import LOAD, look
+from tests.diagnosis.test_meeting import INIT
+
+from rowlock.diagnosis.observation import RankObservation
+from rowlock.diagnostics import rank_rendezvous
+from rowlock.diagnostics.rank_rendezvous import Rendezvouses
+
+
+def test_time_counts_from_the_first_look_at_all_ranks_together() -> None:
+    now = [50.0]
+    kept = Rendezvouses(lambda: now[0])
+
+    def seen(*looks: RankObservation, at: float) -> list[float]:
+        now[0] = at
+        return [each.together for each in asyncio.run(kept.look("j", list(looks), []))]
+
+    both = look(0, INIT), look(1, INIT)
+    unknown = [float("inf")] * 2
+    assert seen(both[0], look(1, LOAD), at=50.0) == unknown, "rank 1 has not come"
+    assert seen(*both, at=60.0) == [0.0, 0.0]
+    assert seen(*both, at=90.0) == [30.0, 30.0]
+    assert kept.note("j", [both[0], look(1, LOAD)]) and seen(*both, at=95.0) == [35.0, 35.0], "one still waits"
+    assert seen(both[0], look(1, INIT, state="T"), at=96.0) == unknown
+    assert seen(*both, at=97.0) == [0.0, 0.0], "a stopped rank had left"
+    kept.note("j", [look(0, LOAD), look(1, LOAD)])
+    assert seen(*both, at=99.0) == [0.0, 0.0], "another rendezvous of the same processes"
+    assert seen(both[0], RankObservation("rank 1", "j-1", "n1", 7, stack=INIT), at=99.5) == [0.0, 0.0], (
+        "another process"
+    )
+    kept.forget("j")
+    assert seen(*both, at=100.0) == [0.0, 0.0]
+
+
+def test_a_rank_without_a_connection_to_another_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rank_rendezvous, "connected_processes", lambda pids: {101, 102})
+    found = asyncio.run(Rendezvouses(lambda: 1.0).look("j", [look(n, INIT) for n in range(3)], []))
+    assert [each.is_connected for each in found] == [False, True, True]
