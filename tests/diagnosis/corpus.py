@@ -139,6 +139,8 @@ def _judge_healthy(answer: Mapping[str, Any], verdict: Mapping[str, Any], events
         return Outcome(WRONG, "it says that a rank failed")
     if verdict and verdict["kind"] not in ("moving", "slow", "blind", "absent"):
         return Outcome(WRONG, f"it says {verdict['kind']}")
+    if any(remark["kind"] == "alone" for remark in answer.get("remarks") or ()):
+        return Outcome(WRONG, "it says that the ranks never met")
     return Outcome(RIGHT)
 
 

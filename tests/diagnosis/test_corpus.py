@@ -62,6 +62,7 @@ def failed(sentence: str) -> dict[str, Any]:
         (HEALTHY, said("rank 1 is slow", "slow"), [], RIGHT),
         (HEALTHY, said("rank 1 keeps", "behind"), [], WRONG),
         (HEALTHY, said("Nothing hangs", "moving", ()), ["rank 1 keeps"], WRONG),
+        (HEALTHY, {**said("It completed, but", "moving", ()), "remarks": [{"kind": "alone"}]}, [], WRONG),
         (HEALTHY, failed("rank 1 (pod a, node b) ended"), [], WRONG),
     ],
 )  # fmt: skip

@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+import os
 import socket
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from rowlock.diagnosis import remarks
 from rowlock.diagnostics import job_remarks, rank_connections
 from rowlock.diagnostics.job_records import JobRecords
 from rowlock.diagnostics.job_remarks import JobRemarks
+from rowlock.diagnostics.process_sockets import connected_processes, failed_attempts
 from rowlock.diagnostics.rank_connections import Meeting, MeetingLooks, are_connected
 from rowlock.kubelet.pod.facts import Exit, Run
 from rowlock.kubelet.shim.fact_files import ticks
@@ -58,6 +60,16 @@ else:
         began = time.process_time()
         while time.process_time() - began < 0.02:
             pass
+"""
+
+
+REFUSED = """
+import fcntl, socket, struct, sys
+fcntl.ioctl(socket.socket(), 0x8914, struct.pack("16sh", b"lo", 1))  # the interface goes up
+for _ in range(5):
+    socket.socket().connect_ex(("127.0.0.1", 9))
+print(flush=True)
+sys.stdin.read()
 """
 
 
@@ -158,6 +170,33 @@ def test_ranks_without_figures_are_judged_at_their_end(tmp_path: Path, impatient
     on_job(tmp_path, body)
 
 
+def test_a_rank_that_tries_to_reach_another_does_not_train_alone(
+    tmp_path: Path, impatient: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They may meet at the end, and for less time than is between two looks."""
+    attempts: list[int] = []
+
+    def failed(pid: int) -> int:
+        attempts.append(pid)
+        return rank_connections.MIN_ATTEMPTS
+
+    monkeypatch.setattr(rank_connections, "failed_attempts", failed)
+
+    async def body(job: Job) -> None:
+        begin(job)
+        place = job.place / "site-packages" / "torch"
+        place.mkdir(parents=True)
+        (place / "native.so").write_bytes(b"x")
+        await job.start("mute", "mute")
+        await until(lambda: len(attempts) > 5 * rank_connections.MIN_LOOKS, "looks at both")
+        (job.place / "end").touch()
+        await job.node.ended("j-master-0")
+        await job.node.ended("j-worker-0")
+        assert await remarks_of(job) == []
+
+    on_job(tmp_path, body)
+
+
 def test_looks_take_a_small_share_of_a_cpu_and_each_job_has_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rank_connections, "SHARE", 0.0)
     looked: list[str] = []
@@ -250,9 +289,25 @@ def test_sockets_of_two_programs_are_told_apart_from_those_of_one() -> None:
                 program.stdout.readline()
             assert are_connected([rank(programs[0].pid, "a"), rank(programs[1].pid, "b")])
             assert are_connected([rank(programs[0].pid, "a"), rank(programs[1].pid, "a")]) is False
+            pids = [program.pid for program in programs]
+            assert connected_processes(pids) == connected_processes([*pids, os.getpid()]) - {os.getpid()} == set(pids)
+            assert connected_processes(pids[:1]) == set()
     for program in programs:
         program.communicate(timeout=60)
     assert are_connected([rank(programs[0].pid, "a"), rank(programs[1].pid, "b")]) is None, "they have ended"
+    assert connected_processes(pids) == set(pids), "unknown"
+
+
+def test_attempts_that_fail_are_counted_in_a_network_namespace_of_its_own() -> None:
+    """Needs root, or user namespaces that an ordinary user may make."""
+    apart = ["unshare", *([] if os.geteuid() == 0 else ["--user", "--map-root-user"]), "--net"]
+    command = [*apart, sys.executable, "-c", REFUSED]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as program:
+        assert program.stdout is not None
+        program.stdout.readline()
+        assert failed_attempts(program.pid) == 5
+        program.communicate(timeout=60)
+    assert failed_attempts(program.pid) == failed_attempts(os.getpid()) == 0
 
 
 def test_ranks_without_sockets_cost_no_search_through_all_connections(monkeypatch: pytest.MonkeyPatch) -> None:

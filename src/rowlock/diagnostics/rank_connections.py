@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from rowlock.curves.endings import last_place, read_text
 from rowlock.diagnosis.remarks import Remark, says_world_of_one, separate_ranks
-from rowlock.diagnostics.process_sockets import Connection, read_connections, socket_inodes
+from rowlock.diagnostics.process_sockets import Connection, failed_attempts, read_connections, socket_inodes
 from rowlock.diagnostics.rank_processes import FRAMEWORKS, RankProcess, loaded_packages
 from rowlock.kubelet.files import untrusted
 from rowlock.objects import uid
@@ -21,6 +21,8 @@ SHARE, MAX_CREDIT = 0.003, 0.1
 """The budget for scans: a share of one CPU, and the most CPU seconds that accumulate."""
 LONG_S = 120.0
 """Seconds without a connection after which it is reported for running ranks even if no log shows that they train."""
+MIN_ATTEMPTS = 4
+"""Refused attempts to connect of a pod whose ranks seek others, and do not train alone; a few fail everywhere, as of IPv6 on localhost."""
 _TAIL_BYTES = 2 * 1024
 
 
@@ -95,6 +97,9 @@ class Meeting:
         self.ranks, self.pods = tuple(rank.name for rank in ranks), pods
         if not self.trains and _train_apart(seen):
             self.trains, self.looks = True, 0
+        if not self.trains and any(failed_attempts(rank.pid) >= MIN_ATTEMPTS for rank in seen):
+            self.looks = 0  # one of them tries to reach another, so they may still meet, even between the last look and their end
+            return
         self.began = self.began or now
         self.looks += 1
         if not self.is_training:
