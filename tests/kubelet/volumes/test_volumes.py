@@ -202,6 +202,55 @@ def test_memory_is_shared_by_containers_survives_restarts_and_has_a_limit(tmp_pa
     on_node(tmp_path, body, network=network)
 
 
+@pytest.mark.parametrize(
+    ("size_limit", "limits", "size"),
+    [
+        (None, ["8Mi", "24Mi"], "32768"),
+        ("1Mi", ["8Mi"], "1024"),
+        ("64Mi", ["8Mi"], "8192"),
+        ("1Mi", ["8Mi", None], "1024"),
+    ],
+)
+def test_a_memory_volume_is_no_larger_than_the_memory_of_its_pod(
+    tmp_path: Path, size_limit: str | None, limits: list[str | None], size: str
+) -> None:
+    async def body(node: Node) -> None:
+        able(node)
+        if not node.kubelet.node.can_mount_memory:
+            pytest.skip("memory volumes need root or a user namespace")
+        source = {"medium": "Memory"} | ({"sizeLimit": size_limit} if size_limit else {})
+        mounts = [{"name": "m", "mountPath": "/memory"}]
+        made = mounting("a", "df -k /memory | tail -1", [{"name": "m", "emptyDir": source}], mounts)
+        first = made["spec"]["containers"][0]
+        made["spec"]["containers"] += [{**first, "name": f"other{n}"} for n in range(1, len(limits))]
+        for container, limit in zip(made["spec"]["containers"], limits, strict=True):
+            container["resources"] = {"limits": {"memory": limit}} if limit else {}
+        await node.add(made)
+        await node.ended("a")
+        assert (await node.log("a", container="main")).split()[1] == size
+
+    on_node(tmp_path, body)
+
+
+@pytest.mark.parametrize("containers", [1, 2])
+def test_a_volume_inside_of_dev_shm_leaves_that_as_it_is(tmp_path: Path, containers: int) -> None:
+    async def body(node: Node) -> None:
+        able(node)
+        if node.kubelet.node.process_problem:
+            pytest.skip("pods have no /dev/shm of their own here")
+        volumes = [{"name": "m", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}}]
+        script = "df -k /dev/shm /dev/shm/deep | tail -2; echo x > /dev/shm/deep/word"
+        made = mounting("a", script, volumes, [{"name": "m", "mountPath": "/dev/shm/deep"}])
+        made["spec"]["containers"] += [{**made["spec"]["containers"][0], "name": f"n{n}"} for n in range(1, containers)]
+        await node.add(made)
+        await node.ended("a")
+        assert node.pod("a")["status"]["phase"] == "Succeeded"
+        own, deep = (await node.log("a", container="main")).splitlines()
+        assert (own.split()[1], deep.split()[1]) == ("65536", "1024")
+
+    on_node(tmp_path, body)
+
+
 def test_a_claim_that_holds_more_than_it_asked_for_is_told(tmp_path: Path) -> None:
     async def body(node: Node) -> None:
         able(node)

@@ -36,12 +36,25 @@ def test_a_deleted_pods_end_is_told(tmp_path: Path, script: str, grace: int, sen
     on_node(tmp_path, body)
 
 
-def test_a_failed_probe_is_told(tmp_path: Path) -> None:
+@pytest.mark.parametrize("which", ["liveness", "startup"])
+def test_a_failed_probe_is_told(tmp_path: Path, which: str) -> None:
     probe = {"exec": {"command": ["false"]}, "periodSeconds": 1, "failureThreshold": 1}
 
     async def body(node: Node) -> None:
-        await node.add(pod("a", POLITE, container={"livenessProbe": probe}))
-        await stopped(node, "(liveness: Container main failed liveness probe)")
+        await node.add(pod("a", POLITE, container={f"{which}Probe": probe}))
+        await node.phase("a", "Failed")
+        await stopped(node, f"({which}: Container main failed {which} probe)")
+
+    on_node(tmp_path, body)
+
+
+def test_the_signal_is_told_that_the_pod_asks_for(tmp_path: Path) -> None:
+    async def body(node: Node) -> None:
+        await node.add(pod("a", POLITE.replace("TERM", "USR1"), container={"lifecycle": {"stopSignal": "SIGUSR1"}}))
+        await node.phase("a", "Running")
+        await node.said("a", "ready")
+        await node.delete("a")
+        await stopped(node, "s after SIGUSR1, of ")
 
     on_node(tmp_path, body)
 
@@ -51,6 +64,7 @@ def test_a_deadline_is_told(tmp_path: Path) -> None:
         await node.add(pod("a", POLITE))
         await node.phase("a", "Running")
         await node.store.patch(kinds.POD, "default", "a", {"spec": {"activeDeadlineSeconds": 1}})
+        await node.phase("a", "Failed")
         await stopped(node, "(deadline: the pod's activeDeadlineSeconds (1) are over)")
 
     on_node(tmp_path, body)
@@ -113,7 +127,6 @@ def test_gpus_of_a_removed_pod_are_given_on_when_its_programs_have_ended(tmp_pat
 
 
 async def stopped(node: Node, why: str) -> None:
-    await node.phase("a", "Failed")
     await until(lambda: any(r == "Stopped" and why in m for _, r, m in node.events("a")), f"the event with {why}")
 
 

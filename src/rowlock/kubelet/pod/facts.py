@@ -4,6 +4,7 @@ A *run* is one execution of one container, numbered from 0 (its restart count). 
 (`status.py`) are computed from these values and the pod alone.
 """
 
+import signal as signals
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -41,6 +42,8 @@ class Exit:
     """Seconds of grace with which it was asked to end; None = it was not asked."""
     stop_took: float = 0.0
     """Seconds from that request to its end."""
+    stop_signal: int = signals.SIGTERM
+    """The signal of that request."""
     used_grace: bool = False
     """Whether the grace ran out and it was killed."""
     helpers_overuse: str = ""

@@ -200,6 +200,16 @@ class PodSpec:
         return None if group is None else int(group)
 
     @property
+    def memory_limit(self) -> int:
+        """Bytes of memory that its containers may use together; 0 = one of them has no limit."""
+        limits = {c.name: integer_value(c.limits.get("memory", 0)) for c in self.real_containers}
+        if not all(limits.values()):
+            return 0
+        first = [limits[c.name] for c in self.real_containers if not c.is_main and not c.is_sidecar]
+        together = sum(limits[c.name] for c in self.real_containers if c.is_main or c.is_sidecar)
+        return max(together, *first, 0)
+
+    @property
     def needs_sandbox(self) -> bool:
         """In an engine: whether a sandbox must hold the pod's address or memory volumes across restarts of its containers."""
         in_memory = any((v.get("emptyDir") or {}).get("medium") == "Memory" for v in self.volumes)

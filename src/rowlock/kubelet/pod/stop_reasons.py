@@ -5,6 +5,7 @@ the job is a part of. `owners` are these: a pod's job, its JobSet, its TrainJob;
 """
 
 import math
+import signal
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -189,5 +190,7 @@ def stop_sentence(container: str, reason: str, ended: Exit) -> str:
     elif ended.used_grace:
         end = f"It used the {grace:g} s of its grace up, and was killed"
     else:
-        end = f"It ended {took:.1f} s after SIGTERM, of {grace:g} s of grace, with exit code {ended.code}"
+        known = {number.value: number.name for number in signal.Signals}
+        name = known.get(ended.stop_signal, f"signal {ended.stop_signal}")
+        end = f"It ended {took:.1f} s after {name}, of {grace:g} s of grace, with exit code {ended.code}"
     return f"Container {container} was stopped ({reason}). {end}"

@@ -75,6 +75,7 @@ def _exit_of_fact(fact: Mapping[str, Any]) -> Exit | None:
         passed_on=fact.get("passed_on") is True,
         stop_grace=untrusted.time_of(fact, "stop_grace"),
         stop_took=untrusted.time_of(fact, "stop_took") or 0.0,
+        stop_signal=untrusted.integer_of(fact, "stop_signal", signal.NSIG) or signal.SIGTERM,
         used_grace=fact.get("used_grace") is True,
         helpers_overuse=untrusted.text_of(fact, "helpers_overuse", _MAX_MESSAGE),
         reached_pids_limit=fact.get("reached_pids_limit") is True,

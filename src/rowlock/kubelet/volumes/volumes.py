@@ -108,10 +108,11 @@ def _resolve_volume(context: VolumeContext, volume: Mapping[str, Any]) -> Volume
     source = volume.get(kind) or {}
     try:
         if kind == "emptyDir":
-            limit = integer_value(source["sizeLimit"]) if source.get("sizeLimit") is not None else None
-            return Volume(
-                volume_name, _empty_dir_kind(source.get("medium") or ""), limit=limit if limit and limit > 0 else None
-            )
+            limit = integer_value(source["sizeLimit"]) if source.get("sizeLimit") is not None else 0
+            kind = _empty_dir_kind(source.get("medium") or "")
+            if kind == "memory":  # upstream: `calculateEmptyDirMemorySize` of the kubelet
+                limit = min((size for size in (limit, context.pod.memory_limit) if size > 0), default=0)
+            return Volume(volume_name, kind, limit=limit if limit > 0 else None)
         if kind == "hostPath":
             return Volume(volume_name, "host", path=source["path"], check=source.get("type") or "")
         if kind == "nfs":

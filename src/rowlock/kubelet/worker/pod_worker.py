@@ -323,7 +323,7 @@ class PodWorker:
     def _why_stopped(self, pod: PodSpec, state: PodState, name: str, number: int) -> str:
         """Why this run was asked to end: the reason noted at that time, else what the objects say now."""
         if probe := state.failed_probes.get((name, number)):
-            return f"liveness: {probe}"
+            return f"{'startup' if 'startup probe' in probe else 'liveness'}: {probe}"
         why = state.stop_reasons.get((name, number)) or self._stop_reason(pod, state)
         if why == POD_DELETED and pod.owner_uid:
             owners = self._owners.owners_of(pod, state.card.owner)

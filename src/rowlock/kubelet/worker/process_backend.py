@@ -84,10 +84,11 @@ class ProcessBackend:
         namespaces = self._namespaces(start, program)
         has_own = "ipc" in namespaces or "pod-ipc" in namespaces
         shared_memory = self._shared_memory(start, program) if has_own else 0
-        if shared_memory and "pod-ipc" in namespaces:
+        has_volume_inside = any(mount.target.startswith(f"{SHARED_MEMORY_PATH}/") for mount in program.mounts)
+        if shared_memory and ("pod-ipc" in namespaces or has_volume_inside):
             volume = self.volume_directories.shared_memory(start.card.uid, shared_memory)
             memory_volumes.append(volume)
-            mounts.append({"source": volume["path"], "target": SHARED_MEMORY_PATH, "volume": "shared memory"})
+            mounts.insert(0, {"source": volume["path"], "target": SHARED_MEMORY_PATH, "volume": "shared memory"})
             shared_memory = 0
         env = {name: image_copy(value) for name, value in program.env.items()}
         wants_error_file = start.pod.owner_uid and not container.is_ephemeral and error_files.VARIABLE not in env
