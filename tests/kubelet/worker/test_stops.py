@@ -126,6 +126,26 @@ def test_gpus_of_a_removed_pod_are_given_on_when_its_programs_have_ended(tmp_pat
     on_node(tmp_path, body, simulated_gpus=1)
 
 
+def test_an_operator_that_deletes_first_and_says_why_afterwards_is_understood(tmp_path: Path) -> None:
+    async def body(node: Node) -> None:
+        head = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob"}
+        job = await node.store.create(kinds.PYTORCHJOB, {**head, "metadata": {"name": "j", "namespace": "default"}})
+        owner = {**head, "name": "j", "uid": job["metadata"]["uid"], "controller": True}
+        await node.add(pod("a", POLITE, ownerReferences=[owner]))
+        await node.phase("a", "Running")
+        await node.said("a", "ready")
+        await node.delete("a")
+        message = "Job j has failed because it has reached the specified backoff limit"
+        failed = {"type": "Failed", "status": "True", "message": message}
+        await node.store.patch(
+            kinds.PYTORCHJOB, "default", "j", {"status": {"conditions": [failed]}}, subresource="status"
+        )
+        await stopped(node, f": its job has failed ({message})")
+        assert sum(reason == "Stopped" for _, reason, _ in node.events("a")) == 1
+
+    on_node(tmp_path, body)
+
+
 async def stopped(node: Node, why: str) -> None:
     await until(lambda: any(r == "Stopped" and why in m for _, r, m in node.events("a")), f"the event with {why}")
 

@@ -299,7 +299,8 @@ class Shim:
         if self._stop_begun:
             took = time.monotonic() - self._stop_at
             fact |= {"stopped": True, "stop_grace": round(self._stop_grace, 3), "stop_took": round(took, 3)}
-            fact["stop_signal"] = int(self._request.stop_signal)
+            engine = self._request.engine
+            fact["stop_signal"] = engine["stop_signal"] if engine else self._request.stop_signal
         if self._used_grace:
             fact["used_grace"] = True
         if self._passed_on_to:

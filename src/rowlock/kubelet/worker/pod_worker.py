@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from rowlock import kinds
@@ -53,6 +54,10 @@ SIGNAL_NOT_PASSED_ON = (
     "container {name}: its first process does not pass SIGTERM on, so rowlock asked what it had left running to end. On a cluster"
     " nothing below it would be asked before it is killed: start the program with `exec`"
 )
+
+
+_CAUSE_DELAY = 1.0
+"""Seconds after a pod's end until it is told why it was deleted, if its job has given no cause before."""
 
 
 class PodWorker:
@@ -288,7 +293,7 @@ class PodWorker:
 
     def _report_exits(self, pod: PodSpec, state: PodState, *, is_last: bool = False) -> None:
         """Records events, once and before the status, about each program that could not start, ran out of memory or processes, was
-        stopped, or did not pass SIGTERM on. `is_last`: the pod's object is deleted."""
+        stopped, or did not pass SIGTERM on. `is_last`: the pod's object has been deleted for a while."""
         for name, facts in state.containers.items():
             run, reported = facts.run, pod.reported.containers.get(name)
             if run is None or run.exit is None or (name, run.number) in state.reported_exits:
@@ -309,7 +314,7 @@ class PodWorker:
         assert end is not None
         why = "" if end.stop_grace is None else self._why_stopped(pod, state, name, run.number)
         if why == POD_DELETED and pod.owner_uid and not is_last:
-            return  # the job may give the cause in a moment: report it when the pod's object is deleted
+            return  # the job may give the cause in a moment
         if end.reason in EXIT_EVENTS:
             reason, text = EXIT_EVENTS[end.reason]
             yield "Warning", reason, text.format(name=name, why=end.message)
@@ -368,7 +373,10 @@ class PodWorker:
             state.stop_reasons.setdefault((name, number), POD_REMOVED)
         is_over = await self._runs.kill_pod(state)
         if state.spec is not None:
-            self._report_exits(state.spec, state, is_last=True)
+            self._report_exits(state.spec, state)
+            if is_over:  # an operator deletes the pods of a failed job first, and writes on the job why afterwards
+                report = partial(self._report_exits, state.spec, state, is_last=True)
+                asyncio.get_running_loop().call_later(_CAUSE_DELAY, report)
         await self._end_lost_runs(state)
         if not is_over:
             return False
