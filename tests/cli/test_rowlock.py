@@ -96,6 +96,7 @@ def test_a_wait_has_a_sentence_everywhere(served: Served) -> None:
     assert explained.startswith("big is Pending") and "GPU" in explained
     assert "  nodes: 1, 1 GPU free, most on a (1)\n  what helps: " in explained
     assert "Why:" in served.ok("rowlock describe big")
+    assert "Backoff limit:  6 restarts of the job, however many ranks it has\n" in served.ok("rowlock describe big")
     served.ok("rowlock run -d --name small -g 1 -i host -- sleep 99")
     held_by = " GPUs are held by small (1 GPU)."
     for command in ("rowlock explain", "rowlock describe", "rowlock why", "runai pytorch describe"):

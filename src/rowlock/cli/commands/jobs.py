@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from rowlock.cli import client
+from rowlock.cli.client import ServerClient
 from rowlock.cli.context import context_flags, project
 from rowlock.cli.grammar import CommandError, CommandLine, suggest_nearest
 from rowlock.cli.history.checkpoint_files import find_directories
@@ -61,6 +62,8 @@ def index(line: CommandLine) -> None:
 
 
 _DOUBT = "It completed, but"
+_OPERATORS_KINDS = ("PyTorchJob", "TFJob", "MPIJob", "XGBoostJob", "PaddleJob", "JAXJob")
+"""Kinds of the training operator, whose `runPolicy` has a backoffLimit."""
 """How the server's remark on a doubtful result of a completed job begins."""
 
 
@@ -111,6 +114,8 @@ def describe(line: CommandLine) -> None:
         return
     used = describe_usage(server, workload["id"]) if body["phase"] == "Running" else ""
     show(_describe_workload(body, used, read_holders(server, body)))
+    if limit := _describe_backoff_limit(server, body):
+        show(f"{'Backoff limit:':<15} {limit}")
     for title, place in find_directories(server, workload["id"]):
         show(f"{title + ':':<15} {place}")
     if pods:
@@ -123,6 +128,18 @@ def describe(line: CommandLine) -> None:
     show("\nEvents:" if events else "\nNo events.")
     if events:
         show(table(("AGE", "TYPE", "REASON", "ABOUT", "MESSAGE"), [_event_row(e) for e in events]))
+
+
+def _describe_backoff_limit(server: ServerClient, body: WorkloadDetailed) -> str:
+    """How often the job restarts, and what counts; "" for kinds that have no such limit, or another rule."""
+    if body["additionalFields"]["kind"] not in _OPERATORS_KINDS:
+        return ""
+    limit = server.get(f"{WORKLOADS}/distributed/{body['id']}")["spec"].get("backoffLimit")
+    if limit is None:
+        return "none: ranks restart for ever, if their restartPolicy says so"
+    if body["source"] == "Other":  # a manifest, whose restarts the operator counts
+        return f"{limit} (the operator counts restarts of containers over all pods)"
+    return f"{limit} {'restart' if limit == 1 else 'restarts'} of the job, however many ranks it has"
 
 
 def _describe_workload(body: WorkloadDetailed, usage: str, holders: str) -> str:
