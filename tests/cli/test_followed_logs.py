@@ -13,7 +13,7 @@ from tests.rest.served import NOW, Served
 
 from rowlock.rest.log_streams import logs
 
-SUBMIT = "runai submit-dist pytorch t1 --workers=1 -i host"
+SUBMIT = "runai submit-dist pytorch t1 --workers=1 -i img"
 ENDED = {"terminated": {"exitCode": 0, "reason": "Completed", "finishedAt": NOW}}
 RUNS = {"running": {"startedAt": NOW}}
 

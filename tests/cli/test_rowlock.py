@@ -30,7 +30,7 @@ from rowlock.workloads import history
 from rowlock.workloads.projects import Project
 from rowlock.workloads.runai_json import Workload
 
-SUBMIT = "runai submit-dist pytorch t1 --workers=1 -i host"
+SUBMIT = "runai submit-dist pytorch t1 --workers=1 -i img"
 
 
 def test_list_describe_wait_delete(served: Served) -> None:

@@ -52,6 +52,8 @@ from rowlock.workloads.figures.usage_series import LatestUsage, UsageSeries
 T = TypeVar("T")
 TOKEN = "sesame"
 NOW = "2026-01-02T03:04:05Z"
+OWN_NODE = {"rowlock.dev/network": "namespaces"}
+"""The annotation of rowlock's own nodes: they have the programs of this machine (the image `host`)."""
 
 
 def _planned(scheduler: Scheduler, store: Store) -> Snapshot:
@@ -109,7 +111,7 @@ class Served:
         }  # fmt: skip
         status = {"allocatable": amounts, "capacity": amounts, "conditions": [ready]}
         obj = {
-            "apiVersion": "v1", "kind": "Node", "metadata": {"name": called, "labels": labels}, "spec": {},
+            "apiVersion": "v1", "kind": "Node", "metadata": {"name": called, "labels": labels, "annotations": OWN_NODE}, "spec": {},
             "status": {**status, **self.kubelet_address},
         }  # fmt: skip
 
