@@ -12,6 +12,7 @@ import tarfile
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.storage.conftest import Opened, config, run
@@ -19,7 +20,7 @@ from tests.storage.conftest import Opened, config, run
 from rowlock import errors, kinds, objects
 from rowlock.archive.database import open_database, put_log, read_logs, write_all
 from rowlock.archive.records import LogRecord
-from rowlock.storage import log_format
+from rowlock.storage import backup, log_format
 from rowlock.storage.backup import create_backup, describe_backup, is_part, restore_backup
 from rowlock.storage.store import Store
 
@@ -118,6 +119,33 @@ def test_a_backup_has_accounts_keys_history_and_the_audit_log(data: Path, tmp_pa
         assert [log.number for log in read_logs(copy, "r")] == [0, 1, 2]
     assert gzip.decompress((restored / "archive" / "logs" / "p.main.0.gz").read_bytes()) == b"p.main.0.gz"
     assert (restored / "archive").stat().st_mode & 0o777 == 0o700
+
+
+def test_what_the_server_writes_meanwhile_makes_no_backup_useless(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the sums and the copy the audit log grows and is rotated, and accounts are replaced: the restore found wrong sums."""
+    run(_names(data))
+    (data / "audit.jsonl").write_text('{"n": 1}\n{"n": 2')
+    (data / "accounts.json").write_text("before")
+    write = backup._write_tar
+
+    def write_late(*given: Any) -> None:
+        with (data / "audit.jsonl").open("a") as audit:
+            audit.write("}\n")
+        (data / "audit.jsonl").rename(data / "audit.jsonl.1")
+        (data / "audit.jsonl").write_text('{"n": 3}\n')
+        (data / "new").write_text("after")
+        (data / "new").rename(data / "accounts.json")
+        write(*given)
+
+    monkeypatch.setattr(backup, "_write_tar", write_late)
+    create_backup(data, tmp_path / "b.tar", NOW)
+    restore_backup(tmp_path / "b.tar", tmp_path / "restored")
+    assert (tmp_path / "restored" / "audit.jsonl").read_text() == '{"n": 1}\n', (
+        "a line that is half written is left out"
+    )
+    assert (tmp_path / "restored" / "accounts.json").read_text() == "before"
 
 
 def test_a_backup_of_an_earlier_version_is_restored(data: Path, tmp_path: Path) -> None:

@@ -286,7 +286,8 @@ def print_restore(data_dir: str, file: str) -> int:
 
 
 # ---------------------------------------------------------------- the files of a backup besides cluster.db
-# Files that are replaced atomically are copied as they are; the archive's database in its own transaction, with the logs that it names.
+# The server works meanwhile: what it replaces or appends to is copied first, so that the sums in the manifest are those of what the file
+# holds. The archive's database is copied in its own transaction; the logs that it names are complete.
 
 SMALL_FILES = (
     "ca.crt", "ca.key", "server.crt", "server.key", "service-account.key", "token", "config.json", "accounts.json", "credentials.json",
@@ -306,15 +307,38 @@ def is_part(name: str) -> bool:
 
 
 def find_parts(data_dir: Path, temporary: Path) -> dict[str, Path]:
-    """Paths by their names in the backup; `temporary` is a directory for a copy of the archive's database. Raises OSError, Unavailable."""
+    """Paths by their names in the backup; `temporary` is a directory for copies. Raises OSError, Unavailable."""
     names = [*SMALL_FILES, *sorted(path.name for path in data_dir.glob("audit.jsonl*") if _AUDIT.fullmatch(path.name))]
-    parts = {name: data_dir / name for name in names if (data_dir / name).is_file()}
+    parts = _copy_files(data_dir, names, temporary)
     if (data_dir / ARCHIVE).is_file():
         parts[ARCHIVE] = copy = temporary / "archive.db"
         with TranslateErrors(data_dir / ARCHIVE):
             logs = _copy_archive(data_dir / ARCHIVE, copy)
         names = [name for log in logs if is_part(name := f"{_LOGS}/{log}")]
         parts |= {name: data_dir / name for name in names if (data_dir / name).is_file()}
+    return parts
+
+
+def _copy_files(data_dir: Path, names: list[str], temporary: Path) -> dict[str, Path]:
+    """Copies of those files that exist, each of one moment. All are opened first: the audit log may be rotated meanwhile."""
+    parts = dict[str, Path]()
+    with contextlib.ExitStack() as opened:
+        files, seen = dict[str, Any](), set[int]()
+        for name in names:
+            with contextlib.suppress(FileNotFoundError):
+                if (data_dir / name).is_file():
+                    files[name] = opened.enter_context((data_dir / name).open("rb"))
+        for name, file in files.items():
+            status = os.fstat(file.fileno())
+            if status.st_ino in seen:  # rotated between two opens: it has both names
+                continue
+            seen.add(status.st_ino)
+            parts[name] = temporary / name
+            content = file.read(status.st_size)
+            if _AUDIT.fullmatch(name):  # the last line may be half written
+                content = content[: content.rfind(b"\n") + 1] or content
+            with os.fdopen(os.open(parts[name], os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as copy:
+                copy.write(content)
     return parts
 
 
