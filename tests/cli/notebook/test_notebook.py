@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import signal
+import socket
 import subprocess
 import sys
+import threading
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -64,6 +66,35 @@ def test_it_is_a_workspace_whose_token_is_in_a_secret(
     assert len(list(served.store.view.all(kinds.PYTORCHJOB))) == 1, "it is found again"
     served.ok("rowlock run -d --clean-env --name train -- python")
     assert "train is a job, not a notebook" in served.run(f"rowlock notebook train --python {sys.executable}")[2]
+
+
+@pytest.mark.parametrize(
+    ("answer", "is_ready"),
+    [
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}", True),
+        (b"HTTP/1.1 302 Found\r\nLocation: http://192.0.2.1/\r\n\r\n", False),
+        (b"220 this is mail\r\n", False),
+        (b"", False),
+    ],
+)
+def test_it_is_asked_directly_and_an_odd_answer_is_none(
+    answer: bytes, is_ready: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A proxy of the shell was asked for the local port, and a program that speaks no HTTP ended the command with a traceback."""
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(4096)
+                connection.sendall(answer)
+
+        program = threading.Thread(target=serve)
+        program.start()
+        assert command._is_ready(listener.getsockname()[1]) == is_ready
+        program.join()
 
 
 @pytest.mark.timeout(180)

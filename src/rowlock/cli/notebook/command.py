@@ -7,6 +7,7 @@ printed address. Ctrl-C ends the forwarding; the notebook runs until it is delet
 from __future__ import annotations
 
 import base64
+import http.client
 import os
 import shlex
 import shutil
@@ -15,7 +16,6 @@ import subprocess
 import sys
 import threading
 import time
-import urllib.request
 from typing import Any
 
 from rowlock.cli import client
@@ -206,8 +206,17 @@ def _wait_until_ready(server: ServerClient, name: str, identity: str, port: int)
 
 
 def _is_ready(port: int) -> bool:
+    """Asks directly: a proxy of the shell does not reach the port, and a program there that is no JupyterLab leads nowhere else."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=2)
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/api", timeout=2) as answer:
-            return bool(answer.status == 200)
-    except (OSError, ValueError):  # JupyterLab does not listen yet, or the forwarding is not ready
+        connection.request("GET", "/api")
+        with connection.getresponse() as answer:
+            return answer.status == 200
+    except (
+        OSError,
+        ValueError,
+        http.client.HTTPException,
+    ):  # JupyterLab does not listen yet, or the forwarding is not ready
         return False
+    finally:
+        connection.close()
