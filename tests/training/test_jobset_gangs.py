@@ -127,6 +127,19 @@ def test_the_jobs_of_a_set_that_is_gone_take_their_pods_into_their_own_gang() ->
     assert len(seen.writes()) == 3
 
 
+def test_a_pod_that_has_lost_its_job_leaves_the_gang() -> None:
+    """Its Job is made again (`kubectl delete job --cascade=orphan`): the old pod would count for the new one's."""
+    seen, jobset = Seen(), indexed_set("a")
+    pod = pod_of(jobset, job_of(jobset, "js-a-0"), 0, "Pending")
+    del pod["metadata"]["ownerReferences"]
+    seen.tell(POD, pod)
+    (patch,) = seen.writes()
+    assert isinstance(patch, Patch) and patch.patch["metadata"]["annotations"] == {GROUP_ANNOTATION: None}
+    pod["metadata"]["annotations"][GROUP_ANNOTATION] = "mine"
+    seen.tell(POD, pod)
+    assert seen.writes() == []
+
+
 def test_where_templates_name_the_group_of_a_set_that_is_gone_its_pods_do_not_wait() -> None:
     """On a cluster without our admission, Jobs name the group in their templates, and new pods would join it for ever."""
     seen, jobset = Seen(), indexed_set("a", "b")

@@ -105,7 +105,7 @@ class JobSetGroupController:
     kinds: tuple[Kind, ...] = (JOB_SET, TRAIN_JOB, BATCH_JOB, POD, POD_GROUP, NAMESPACE, PRIORITY_CLASS)
 
     def keys(self, view: View, change: Change) -> Iterable[Key]:
-        """The sets concerned, and `job/NAME` of Jobs without their set."""
+        """The sets concerned, `job/NAME` of Jobs without their set, and `pod/NAME` of pods without their Job."""
         if change.kind is JOB_SET or change.kind is TRAIN_JOB:
             is_same = change.old is not None and _wishes(change.old) == _wishes(change.object)
             return () if is_same else (key(change.object),)
@@ -122,10 +122,13 @@ class JobSetGroupController:
         return [key(one) for one in view.all(JOB_SET, name(change.object) if change.kind is NAMESPACE else "")]
 
     def decide(self, view: View, key: Key, now: float) -> Decision:
-        """Create or update the PodGroups of a set; or take the pods of a Job without its set out of them."""
+        """Create or update the PodGroups of a set; or take pods out of them that have lost their Job, or whose Job has lost its set."""
+        if key.name.startswith(_ORPHANED_POD):
+            pod = view.get(POD, key.namespace, key.name.removeprefix(_ORPHANED_POD))
+            return Decision((_leave_group(pod),)) if pod is not None and _is_orphaned_pod(pod) else NOTHING
         if key.name.startswith(_ORPHAN):
             job = view.get(BATCH_JOB, key.namespace, key.name.removeprefix(_ORPHAN))
-            return NOTHING if job is None or not _is_orphan(job) else Decision(tuple(_leave_group(view, job)))
+            return NOTHING if job is None or not _is_orphan(job) else Decision(tuple(_take_pods_out(view, job)))
         jobset = view.get(JOB_SET, key.namespace, key.name)
         if jobset is None or is_deleting(jobset) or has_ended(jobset):
             return NOTHING
@@ -177,8 +180,10 @@ def _concerned_by_job(change: Change) -> Iterator[Key]:
 
 
 def _concerned_by_pod(view: View, change: Change) -> Iterator[Key]:
-    """The set of a succeeded pod that is gone; the Job of a new pod in the group of a set that it has lost meanwhile."""
+    """The set of a succeeded pod that is gone; the Job of a new pod in the group of a set that it has lost meanwhile; a pod without a Job."""
     pod = change.object
+    if change.type != "Deleted" and _is_orphaned_pod(pod):
+        yield Key(namespace(pod), f"{_ORPHANED_POD}{name(pod)}")
     if change.type == "Deleted" and phase(pod) == "Succeeded" and NAME_KEY in labels(pod):
         yield Key(namespace(pod), labels(pod)[NAME_KEY])
     if change.type == "Added" and GROUP_ANNOTATION in annotations_of(pod):
@@ -195,7 +200,7 @@ def _progress(job: Object) -> tuple[Any, ...]:
     return spec.get("parallelism"), spec.get("completions"), counts, ends, is_deleting(job)
 
 
-_ORPHAN = "job/"
+_ORPHAN, _ORPHANED_POD = "job/", "pod/"
 
 
 def _orphan_key(space: str, job: str) -> Key:
@@ -207,20 +212,36 @@ def _is_orphan(job: Object) -> bool:
     return UID_KEY in labels(job) and controller_of(job) is None
 
 
-def _leave_group(view: View, job: Object) -> Iterator[Write]:
+def _take_pods_out(view: View, job: Object) -> Iterator[Write]:
     """Take pods that the set's gang has out of it: it would wait for pods of the other Jobs, which may never come. They join the Job's own
     gang, as soon as it exists. Where the pod template names the set's group (on a cluster without our admission) the group stays, and its
     pods no longer wait for each other."""
     parsed, named = parse_batch_job(job), annotations_of(dig(job, "spec.template", {})).get(GROUP_ANNOTATION, "")
-    whole = f"pg-{labels(job).get(NAME_KEY, '')}-{labels(job)[UID_KEY]}"
     if named:
-        group = view.get(POD_GROUP, namespace(job), named) if named.startswith(whole) else None
+        is_the_sets = named.startswith(_group_of_set(job))
+        group = view.get(POD_GROUP, namespace(job), named) if is_the_sets else None
         if group is not None and controller_of(group) is None and dig(group, "spec.minMember", 1) > 1:
             yield Update(POD_GROUP, {**group, "spec": {**group["spec"], "minMember": 1}})
         return
     if runs_together(parsed) and view.get(POD_GROUP, namespace(job), gang_name(parsed)) is None:
         return
     for pod in view.by_owner(POD, uid(job)):
-        if annotations_of(pod).get(GROUP_ANNOTATION, "").startswith(whole):
-            change = {"metadata": {"uid": uid(pod), "annotations": {GROUP_ANNOTATION: None}}}
-            yield Patch(POD, namespace(pod), name(pod), change)
+        if annotations_of(pod).get(GROUP_ANNOTATION, "").startswith(_group_of_set(job)):
+            yield _leave_group(pod)
+
+
+def _group_of_set(part: Object) -> str:
+    """How the names of the PodGroups begin of the set that a Job or pod is or was a part of."""
+    return f"pg-{labels(part).get(NAME_KEY, '')}-{labels(part).get(UID_KEY, '')}"
+
+
+def _is_orphaned_pod(pod: Object) -> bool:
+    """Whether the pod is in the gang of a set and has lost its Job, which may have another pod in its place."""
+    if controller_of(pod) is not None or UID_KEY not in labels(pod):
+        return False
+    return annotations_of(pod).get(GROUP_ANNOTATION, "").startswith(_group_of_set(pod))
+
+
+def _leave_group(pod: Object) -> Write:
+    change = {"metadata": {"uid": uid(pod), "annotations": {GROUP_ANNOTATION: None}}}
+    return Patch(POD, namespace(pod), name(pod), change)
