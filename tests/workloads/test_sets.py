@@ -11,6 +11,7 @@ from rowlock.objects import Object
 from rowlock.training.trainjob.owners import with_replicated_jobs
 from rowlock.workloads import pods as ranks
 from rowlock.workloads.frameworks import desired_pods, ranked_job, replica_specs
+from rowlock.workloads.objects import cron_job_of
 from rowlock.workloads.phase import phase_of
 
 STEP = "trainer.kubeflow.org/trainjob-ancestor-step"
@@ -140,3 +141,9 @@ def test_a_job_has_no_more_pods_at_a_time_than_it_wants_completed(spec: dict[str
     job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j"}, "spec": {**spec, "template": {}}}
     assert desired_pods(job) == pods
     assert desired_pods(job_set(replicated("node", replicas=2, **spec))) == 2 * pods
+
+
+@pytest.mark.parametrize(("kind", "made_by"), [("CronJob", "nightly"), ("Workflow", "")])
+def test_a_job_says_which_cronjob_made_it(kind: str, made_by: str) -> None:
+    owner = {"apiVersion": "batch/v1", "kind": kind, "name": "nightly", "uid": "u", "controller": True}
+    assert cron_job_of({"metadata": {"name": "j", "ownerReferences": [owner]}}) == made_by

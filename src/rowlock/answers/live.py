@@ -19,7 +19,7 @@ RowFields = TypedDict("RowFields", {
 DataSource = TypedDict("DataSource", {"name": str, "type": str})
 RowExtras = TypedDict("RowExtras", {
     "cpuRequest": float, "cpuAllocation": float, "cpuMemoryRequest": str, "cpuMemoryAllocation": str, "gpuMemoryRequest": str,
-    "dataSources": list[DataSource], "aiApplication": str, "requestedRuns": int, "ranAt": Time, "guaranteedUntil": Time,
+    "dataSources": list[DataSource], "aiApplication": str, "cronJob": str, "requestedRuns": int, "ranAt": Time, "guaranteedUntil": Time,
     "connections": list[Port], "idleGpus": int,
 }, total=False)  # fmt: skip
 """Fields that a row lacks if they are empty."""

@@ -38,7 +38,7 @@ def workload_row(workload: Workload, create_failure: str = "") -> Row:
         "dataSources": [{"name": one["name"], "type": one.get("type") or ""} for one in body["datasources"]],
         "aiApplication": body["aiApplicationName"], "requestedRuns": requested["completions"],
         "ranAt": objects.timestamp(ran) if ran else None, "guaranteedUntil": body["guaranteedRuntimeEndsAt"],
-        "connections": more["ports"],
+        "connections": more["ports"], "cronJob": more.get("cronJob"),
     }  # fmt: skip
     fields: RowFields = {
         "id": body["id"], "name": body["name"], "type": body["type"], "distributedFramework": body["distributedFramework"],

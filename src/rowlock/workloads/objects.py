@@ -12,7 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rowlock.objects import Object, is_digits
+from rowlock import kinds
+from rowlock.objects import Object, controller_of, is_digits
 from rowlock.training.model import REQUEST_ANNOTATION, WORKER
 from rowlock.workloads.compute import Compute, format_number
 from rowlock.workloads.frameworks import MPI, PYTORCH
@@ -376,3 +377,10 @@ def _variable(variable: Mapping[str, Any], submission: Submission, identity: str
 
 def _gpu_count(compute: Compute) -> str:
     return format_number(compute.gpus)
+
+
+def cron_job_of(job: Object) -> str:
+    """The name of the CronJob that made a Job; "" for other jobs."""
+    owner = controller_of(job) or {}
+    kind = kinds.by_api_version(str(owner.get("apiVersion", "")), str(owner.get("kind", "")))
+    return str(owner.get("name", "")) if kind is kinds.CRON_JOB else ""

@@ -175,6 +175,7 @@ def steady_fields(workload: Workload) -> SteadyFields:
     """The fields of a list item that only change with the workload's objects, or the cards of nodes."""
     job, templates = workload.job, pod_templates(workload.job)
     status = workload_status(job, workload.pods, workload.group)
+    pools = [node_pool_name(job)]
     fields: answers.Workload = {
         **_identity_fields(workload, templates),
         **_time_fields(job, status),
@@ -184,10 +185,8 @@ def steady_fields(workload: Workload) -> SteadyFields:
         "k8sPhase": _last_condition(job),
         "conditions": _conditions(job),
         "actionsSupport": {"delete": True, "suspend": status.phase not in TERMINAL},
-        "requestedNodePools": [node_pool_name(job)],
-        "currentNodePools": [node_pool_name(job)]
-        if any(objects.dig(p, "spec.nodeName") for p in workload.pods)
-        else [],
+        "requestedNodePools": pools,
+        "currentNodePools": pools if any(objects.dig(p, "spec.nodeName") for p in workload.pods) else [],
         **_resource_fields(workload, templates),
         **_content_fields(workload, templates),
         "additionalFields": _additional_fields(workload, status, templates),
@@ -394,7 +393,7 @@ def _additional_fields(workload: Workload, status: WorkloadStatus, templates: Po
     chief = pods.chief_pod(workload.pods)
     container = _first_container(templates)
     node_names = {str(objects.dig(p, "spec.nodeName")) for p in workload.pods if objects.dig(p, "spec.nodeName")}
-    return {
+    fields: answers.AdditionalFields = {
         "status": status.status,
         "reason": status.reason,
         "argv": [*(container.get("command") or []), *(container.get("args") or [])],
@@ -409,6 +408,7 @@ def _additional_fields(workload: Workload, status: WorkloadStatus, templates: Po
         "image": container.get("image", ""),
         "ports": open_ports(workload.job, templates),
     }
+    return {**fields, "cronJob": made_by} if (made_by := job_objects.cron_job_of(workload.job)) else fields
 
 
 def workload_detail_json(workload: Workload) -> answers.WorkloadDetailed:

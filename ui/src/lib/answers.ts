@@ -169,6 +169,7 @@ export interface AdditionalFields {
   ports: Port[];
   gpusSimulated?: boolean;
   ranForSeconds?: number | null;
+  cronJob?: string;
 }
 
 export interface Workload extends WorkloadIdentity, WorkloadTimes, WorkloadState, WorkloadResources, WorkloadContent {
@@ -660,6 +661,7 @@ export interface RowExtras {
   gpuMemoryRequest?: string;
   dataSources?: DataSource[];
   aiApplication?: string;
+  cronJob?: string;
   requestedRuns?: number;
   ranAt?: string;
   guaranteedUntil?: string;

@@ -89,7 +89,7 @@ export const COLUMNS: Column[] = [
     width: 110,
   },
   word("departmentName", "Department", false),
-  { ...word("submittedBy", "Created by", false), absence: () => "It does not say: it came through the Kubernetes API." },
+  { ...word("submittedBy", "Created by", false), text: madeBy, order: madeBy, absence: () => "It does not say: it came through the Kubernetes API." },
   word("nodePool", "Node pool(s)", false),
   {
     key: "gpuRequest",
@@ -253,6 +253,11 @@ export function selectRows(all: Iterable<Row>, search: string, filters: Filter[]
 }
 
 export function searchText(row: Row): string {
-  return `${row.name} ${row.type} ${row.distributedFramework} ${row.phase} ${row.projectName} ${row.submittedBy} ${row.aiApplication ?? ""} ${row.images.join(" ")} ${row.why}`;
+  return `${row.name} ${row.type} ${row.distributedFramework} ${row.phase} ${row.projectName} ${madeBy(row)} ${row.aiApplication ?? ""} ${row.images.join(" ")} ${row.why}`;
 }
 
+
+/** The person who submitted it, or the CronJob that made it. */
+function madeBy(row: Row): string {
+  return row.cronJob ? `CronJob ${row.cronJob}` : row.submittedBy;
+}

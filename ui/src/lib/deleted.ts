@@ -26,6 +26,7 @@ export function rowOf(body: Workload): DeletedRow {
     ...(asked.cpuMemory.request ? { cpuMemoryRequest: asked.cpuMemory.request } : {}),
     ...(asked.gpuMemory.request ? { gpuMemoryRequest: asked.gpuMemory.request } : {}),
     ...(body.aiApplicationName ? { aiApplication: body.aiApplicationName } : {}),
+    ...(more.cronJob ? { cronJob: more.cronJob } : {}),
     ...(pods.completions ? { requestedRuns: pods.completions } : {}),
     ...(end && ranFor ? { ranAt: new Date(Date.parse(end) - ranFor * 1000).toISOString() } : {}),
   };

@@ -149,6 +149,7 @@ def _describe_workload(body: WorkloadDetailed, usage: str, holders: str) -> str:
         ("Project", f"{body['projectName']} (namespace {body['namespace']})"),
         ("Id", body["id"]),
         ("Framework", f"{body['distributedFramework']} ({extra['kind']})"),
+        ("Made by", f"CronJob {cron_job}" if (cron_job := extra.get("cronJob")) else ""),
         ("Phase", body["phase"]),
         ("Why", f"{body.get('phaseMessage') or ''} {holders}".strip()),
         ("Since", format_age(body["phaseUpdatedAt"])),

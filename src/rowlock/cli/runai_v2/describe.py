@@ -59,6 +59,8 @@ def _general_rows(body: WorkloadDetailed, holders: str) -> Iterator[tuple[str, A
     yield "Namespace", body["namespace"]
     yield "Type", body["type"]
     yield "Framework", body["distributedFramework"]
+    if cron_job := extra.get("cronJob"):
+        yield "CronJob", cron_job
     yield "Phase", body["phase"]
     if body.get("phaseMessage"):
         yield "Reason", " ".join([*body["phaseMessage"].split(), *holders.split()])
