@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
@@ -72,6 +73,41 @@ async def _until_bookmark(watch: AsyncIterator[Change]) -> AsyncIterator[Change]
         if change.type == "Bookmark":
             return
         yield change
+
+
+def test_many_long_first_states_share_no_turn() -> None:
+    """Of a thousand watches that begin together, each turn of the loop encodes one batch of one, not one of each."""
+
+    async def body() -> None:
+        async with Opened(None) as store:
+            await asyncio.gather(*(store.create(CM, config(f"c{n:04}")) for n in range(3 * LIST_CHUNK)))
+            turn, batches = 0, list[int]()
+
+            async def read(watcher: Watcher) -> None:
+                while (await watcher.next())[0].type != "Bookmark":
+                    batches.append(turn)
+
+            tasks = [asyncio.create_task(read(store.follow(Selection(CM)))) for _ in range(20)]
+            while not all(task.done() for task in tasks):
+                await asyncio.sleep(0)
+                turn += 1
+            further = Counter(batches[20:])
+            assert len(batches) == 60 and max(further.values()) <= 2, further
+
+    run(body())
+
+
+def test_a_batch_of_large_objects_is_short() -> None:
+    async def body() -> None:
+        async with Opened(None) as store:
+            for n in range(6):
+                await store.create(CM, config(f"c{n}", data="x" * 400_000))
+            watcher, sizes = store.follow(Selection(CM)), list[int]()
+            while (batch := await watcher.next())[0].type != "Bookmark":
+                sizes.append(len(batch))
+            assert sizes == [3, 3]
+
+    run(body())
 
 
 def test_since_yields_everything_after_it_and_nothing_else(path: Path | None) -> None:

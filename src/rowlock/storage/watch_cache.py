@@ -15,6 +15,7 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Sequence
 
+from rowlock.controllers.turn_budget import OnePerTurn
 from rowlock.controllers.view.state import StoredChange
 from rowlock.kinds import Kind
 
@@ -117,6 +118,9 @@ class WatchCache:
 
     def __init__(self, floor: int, window: int) -> None:
         self.floor = floor
+        self.list_turns = OnePerTurn()
+        """Turns of watchers to return a further batch of their initial lists: a thousand that begin together would share one turn of the
+        loop."""
         self._window = window
         self._all_changes = _Stream()
         self._kinds: dict[Kind, _Stream] = {}

@@ -6,9 +6,8 @@ costs a thousand times. A caller that can pass changes on at once gives `next` a
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain, islice
+from itertools import chain
 from typing import Protocol
 
 from rowlock.api import Change
@@ -20,8 +19,8 @@ from rowlock.storage.watch_cache import Cursor, Listener, WatchCache
 TryDeliver = Callable[[Sequence[Change]], bool]
 """Passes changes on without awaiting, all or none of them; False when it cannot now."""
 
-LIST_CHUNK = 256
-"""Objects of the initial list in one batch."""
+LIST_CHUNK, LIST_BYTES = 256, 1 << 20
+"""Objects of the initial list in one batch, and bytes of their JSON after which it ends."""
 
 
 class ChangeSource(Protocol):
@@ -73,7 +72,7 @@ class Watcher:
         While this waits, changes go to `try_deliver`; those that it does not accept are returned."""
         for batch in self._initial_batches:
             if self._has_begun:
-                await asyncio.sleep(0)  # a reader that never blocks must still yield to the event loop
+                await self._source.watch_cache.list_turns.wait()
             self._has_begun = True
             return batch
         source = self._source
@@ -115,6 +114,12 @@ class Watcher:
 
 
 def _list_chunks(changes: Iterable[Change]) -> Iterator[Sequence[Change]]:
-    remaining = iter(changes)
-    while chunk := list(islice(remaining, LIST_CHUNK)):
+    chunk, size = list[Change](), 0
+    for change in changes:
+        chunk.append(change)
+        size += len(change.encoded) if isinstance(change, StoredChange) else 0
+        if len(chunk) >= LIST_CHUNK or size >= LIST_BYTES:
+            yield chunk
+            chunk, size = [], 0
+    if chunk:
         yield chunk
