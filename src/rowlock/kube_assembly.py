@@ -137,12 +137,12 @@ class KubeServer(Server):
                 silence=probe.silence,
             )
             kube.kept_log = users.kept_log = partial(read_kept_log, archive)
-            diagnostics.pods_of = observer.pods_of = rest_api.cache.pods_of
-            proxy = ApiProxy(users.connection_for, lambda obj: require_images(obj, rest_api.cache.nodes()))
+            cache = rest_api.cache
+            diagnostics.pods_of, observer.pods_of, observer.nodes = cache.pods_of, cache.pods_of, cache.nodes
+            proxy = ApiProxy(users.connection_for, lambda obj: require_images(obj, cache.nodes()))
             door = self.open_door(rest_api, token, browser_listeners)
             url = f"https://{sockets.HOST}:{port}"
             with loop_watchdog.LoopWatchdog(self._clock) as watchdog:
-                cache = rest_api.cache
                 figures = MetricSources(
                     cache.pods, cache.nodes, requests, cache.count_phases, self._clock, watchdog=watchdog,
                     scheduler=scheduler.current if scheduler else lambda: None, silent_seconds=probe.silent_seconds,
@@ -157,10 +157,10 @@ class KubeServer(Server):
                         rest_api.run(),
                         supervise("the probe of the cluster", probe.run),
                         supervise("the logs of pods", LogCollector(kube, cache, archive, probe.wait_for_answer).run),
-                        supervise("the pods of ended jobs", EndedJobs(kube, rest_api.cache).run),
+                        supervise("the pods of ended jobs", EndedJobs(kube, cache).run),
                         door.run(),
                         users.run(),
-                        supervise("the queues of projects", QueueOwners(kube, rest_api.cache).run),
+                        supervise("the queues of projects", QueueOwners(kube, cache).run),
                         supervise("the audit log", audit_log.run),
                         *((scheduler.run(),) if scheduler else ()),
                         *(operator.run() for operator in operators),

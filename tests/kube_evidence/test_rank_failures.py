@@ -84,3 +84,21 @@ def test_an_error_is_found_in_the_log_and_in_the_termination_message(log: str, m
 def test_what_is_no_report_is_not_taken_for_one() -> None:
     incident = Cluster("2026-01-02T03:04:05.000000000Z it has 7 batches\n", message='{"message": 7}').why()
     assert incident["sentence"].endswith("the last line of its log: it has 7 batches.")
+
+
+@pytest.mark.parametrize(
+    ("reason", "told"),
+    [
+        (
+            "EvictionByEvictionAPI",
+            "was evicted, as `kubectl drain` of its node does it, after 9.0 s: EvictionByEvictionAPI: so",
+        ),
+        ("TerminationByKubelet", "was stopped by the kubelet after 9.0 s: TerminationByKubelet: so"),
+        ("PreemptionByScheduler", "was preempted by the cluster's scheduler after 9.0 s: PreemptionByScheduler: so"),
+    ],
+)
+def test_a_pod_that_the_cluster_disrupted_has_its_reason(reason: str, told: str) -> None:
+    cluster = Cluster("", exitCode=143)
+    disrupted = {"type": "DisruptionTarget", "status": "True", "reason": reason, "message": "so"}
+    cluster.pod["status"]["conditions"] = [disrupted]
+    assert cluster.why()["sentence"] == f"rank 1 (pod j-worker-0, node node-1) {told}."

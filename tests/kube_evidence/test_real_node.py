@@ -391,6 +391,43 @@ def test_containers_beside_the_program_have_verdicts_and_logs(served: Cluster, t
     assert "it has fetch, metrics, proxy, pytorch" in log("metered", "nothing")
 
 
+ENDS_ON_TERM = "trap 'exit 143' TERM; while :; do sleep 0.2; done"
+
+
+def test_what_happens_to_the_node_is_said(served: Cluster, node: Path) -> None:
+    """It is drained, and opened again; then its kubelet stops to answer."""
+    on_node = ("--image", "localhost/host:1", "-p", "team-a", "-g", "1")
+    served.run("rowlock", "run", "-d", *on_node, "--name", "moved", "--", "sh", "-c", ENDS_ON_TERM)
+    running = ("rowlock", "wait", "moved", "-p", "team-a", "--for", "running", "--timeout", "120s")
+    served.run(*running)
+    kubelet = next(
+        one["pid"] for one in json.loads((node.parent / "pids.json").read_text()) if one["name"] == "kubelet"
+    )
+    try:
+        kubectl(node, "drain", "real-node", "--ignore-daemonsets", "--delete-emptydir-data", "--force", "--timeout=50s")
+        cordoned = "Node real-node could, but it is cordoned (`kubectl uncordon real-node`)"
+        served.until(lambda: cordoned in why(served, "moved"), lambda: why(served, "moved"))
+        served.until(
+            lambda: "exit code 143, EvictionByEvictionAPI" in why(served, "moved"), lambda: why(served, "moved")
+        )
+        kubectl(node, "uncordon", "real-node")
+        served.run(*running)
+        os.kill(kubelet, signal.SIGSTOP)
+        lost = "(its kubelet is silent): nothing is known of rank 0, which runs there."
+        served.until(lambda: lost in why(served, "moved"), lambda: why(served, "moved"), 180, every=1)
+        assert "CPUs" not in why(served, "moved"), "what was not measured is not printed"
+        served.run("rowlock", "run", "-d", *on_node, "--name", "waits", "--", "true")
+        not_ready = "Node real-node could, but it is not ready (its kubelet is silent)"
+        served.until(lambda: not_ready in why(served, "waits"), lambda: why(served, "waits"))
+    finally:
+        os.kill(kubelet, signal.SIGCONT)
+        kubectl(node, "uncordon", "real-node")
+    ready = "jsonpath={.status.conditions[?(@.type=='Ready')].status}"
+    served.until(lambda: kubectl(node, "get", "node", "real-node", "-o", ready) == "True", "the node is back", 120)
+    served.run("rowlock", "delete", "moved", "waits", "-p", "team-a")
+    served.until(lambda: not pods(served), "the pods are gone")
+
+
 def test_a_worker_that_came_late_holds_nothing_after_the_job(served: Cluster) -> None:
     """Its master has ended before its init container, which waits for the master's name, could see it."""
     served.run(

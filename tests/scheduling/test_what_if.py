@@ -9,7 +9,7 @@ import pytest
 from rowlock.scheduling.explain.quota_what_if import try_quotas
 from rowlock.scheduling.explain.what_if import STARTS, STARTS_AFTER, WAITS, DryRunOutcome, DryRunPlanner
 from rowlock.scheduling.model.resources import UNLIMITED
-from rowlock.scheduling.model.snapshot import Gang, Node, PodSet, Queue, Shape, Snapshot, Status, Task, dumps
+from rowlock.scheduling.model.snapshot import Gang, Node, PodSet, Queue, Shape, Snapshot, Status, Taint, Task, dumps
 
 GB = 10**9
 
@@ -141,6 +141,13 @@ def test_a_node_that_is_cordoned_is_the_hint_where_it_alone_would_do() -> None:
     assert hint(gang("new", 1, 6), cordoned) == opens
     assert "big" not in hint(gang("new", 1, 6), small, replace(cordoned, retired=True))
     assert hint(gang("new", 1, 6), small, away).endswith("or open node big, which is not ready (its kubelet is silent)")
+    unreachable = Taint("node.kubernetes.io/unreachable", "", "NoSchedule")
+    assert (
+        hint(gang("new", 1, 6), replace(away, taints=(unreachable,)))
+        == "open node big, which is not ready (its kubelet is silent)"
+    )
+    tainted = replace(away, taints=(unreachable, Taint("example.com/only", "", "NoSchedule")))
+    assert "big" not in hint(gang("new", 1, 6), tainted), "it would not take the pod if it were ready"
     assert hint(gang("new", 1, 9), small, cordoned) == "ask for less per pod", "it could not hold it either"
     assert hint(gang("new", 3, 4), small, cordoned) == f"ask for 4 GPUs or less in all, or {opens}"
     on_cpu = gang("new", 1, 0)

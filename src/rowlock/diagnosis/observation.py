@@ -145,7 +145,7 @@ class RankObservation:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """`kind`: failed, stopped, behind, ended, absent, mismatch, stuck, still, slow, moving or blind; `culprits`: the ranks that it names."""
+    """`kind`: failed, stopped, behind, ended, absent, mismatch, stuck, still, slow, moving, lost (on a node that is silent) or blind; `culprits`: the ranks that it names."""
 
     kind: str
     sentence: str

@@ -31,6 +31,13 @@ _HINTS = {
 }
 
 
+_EVICTIONS = {
+    "EvictionByEvictionAPI": "was evicted, as `kubectl drain` of its node does it,",
+    "DeletionByTaintManager": "was deleted since its node has a taint that it does not tolerate,",
+    "PreemptionByScheduler": "was preempted by the cluster's scheduler",
+    "DeletionByPodGC": "was deleted since its node has gone,",
+}
+"""Reasons of a pod's condition DisruptionTarget → what happened to it, where it was not its kubelet."""
 _STOP_REASONS = "the job was suspended, scaled down or preempted, a pod was deleted, or a probe failed"
 
 
@@ -197,7 +204,8 @@ def _cause_description(cause: RankFailure) -> str:
     if cause.reason == "OOMKilled":
         return f"{ending}{duration}" + (f": {cause.message}" if cause.message else "")
     if cause.was_ended_by_node:
-        return f"was stopped by the kubelet{duration}: {cause.reason}: {cause.message}".rstrip(": .")
+        how = _EVICTIONS.get(cause.reason, "was stopped by the kubelet")
+        return f"{how}{duration}: {cause.reason}: {cause.message}".rstrip(": .")
     if cause.trouble is not None:
         if cause.trouble.text.startswith((SEEN_BY_TORCHRUN, SEEN_BY_MPIRUN)):
             return f"{cause.trouble.kind}{duration}, {cause.trouble.text}"

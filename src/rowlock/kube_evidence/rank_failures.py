@@ -157,6 +157,8 @@ def _failure_of(job: Object, end: ContainerEnd, log: str) -> RankFailure:
     ):  # the kubelet's own words, where it ended the pod: Evicted, DeadlineExceeded…
         told = objects.dig(pod, "status", {}) if run.is_current else {}
         reason, message = str(told.get("reason") or ""), str(told.get("message") or "")
+        if not reason and run.is_current and (disruption := objects.condition(pod, "DisruptionTarget")):
+            reason, message = str(disruption.get("reason") or ""), str(disruption.get("message") or "")
     return RankFailure(
         rank=_name_of(pod, run, label),
         pod=objects.name(pod),

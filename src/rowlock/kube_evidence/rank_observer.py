@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -33,6 +33,7 @@ from rowlock.kube.client import Kube
 from rowlock.kube.proxy.container_command import CommandResult, run_in_container
 from rowlock.kube_evidence import debug_container, rank_probe
 from rowlock.kube_evidence.debug_container import DebugContainers, NoDebugContainer
+from rowlock.kube_evidence.silent_nodes import silence_verdict, silent_nodes
 from rowlock.objects import Object
 from rowlock.workloads import pods as ranks
 
@@ -171,6 +172,8 @@ class RankObserver:
         self._debug = DebugContainers(debug_image) if debug_image else None
         self.pods_of: Callable[[str], list[Object]] = lambda job_uid: []
         """Returns the pods of a job by its uid, in order of ranks. Set to the informer cache's method once there is one."""
+        self.nodes: Callable[[], Iterable[Object]] = lambda: ()
+        """Returns the nodes of the cluster; set in the same way."""
         self._script = Path(rank_probe.__file__).read_bytes()
         self._runner = script_runner(self._script)
 
@@ -178,9 +181,13 @@ class RankObserver:
         """Probe every running rank of a job, with two to five stack dumps each. `verdict` is None if no pod runs. A refused exec raises no
         error: the answer has it as the reason."""
         kube = api.inner if isinstance(api, ReadYourWrites) else api
-        running = [pod for pod in self.pods_of(objects.uid(job)) if _runs(pod)]
+        silent = silent_nodes(self.nodes())
+        everywhere = [pod for pod in self.pods_of(objects.uid(job)) if _runs(pod)]
+        running = [pod for pod in everywhere if objects.dig(pod, "spec.nodeName") not in silent]
+        lost = [pod for pod in everywhere if objects.dig(pod, "spec.nodeName") in silent]
+        unseen = silence_verdict(job, lost, silent, self._clock()).to_dict() if lost else None
         if not running or not isinstance(kube, Kube):
-            return {"verdict": None, "ranks": []}
+            return {"verdict": unseen, "ranks": []}
         slots, deadline = asyncio.Semaphore(_AT_ONCE), asyncio.get_running_loop().time() + _LOOK_S
 
         async def look(pod: Object) -> _PodLook:
@@ -197,7 +204,8 @@ class RankObserver:
         if len(running) > MAX_PODS:
             left = f" Of {len(running)} pods the first {MAX_PODS} were looked at."
             verdict = replace(verdict, sentence=verdict.sentence + left)
-        return {"verdict": verdict.to_dict(), "ranks": [observation.to_dict() for observation in observations]}
+        told = [observation.to_dict() for observation in observations]
+        return {"verdict": unseen or verdict.to_dict(), "ranks": told}
 
     async def _look(self, kube: Kube, pod: Object, deadline: float) -> _PodLook:
         (silent, log), seen = await asyncio.gather(self._read_log(kube, pod), self._probe(kube, pod, deadline))

@@ -315,6 +315,12 @@ def _open_node_hint(hint: str, histogram: FitHistogram, *, replace_hint: bool = 
     return node if replace_hint else f"{hint}, or {node}"
 
 
+def _closed_node_sentence(histogram: FitHistogram) -> str:
+    """A sentence that names the node that could hold the pod but takes no pods; "" if there is none."""
+    node = histogram.closed_node
+    return f" Node {node.name} could, but it {sentences.closed_node_reason(node)}." if node is not None else ""
+
+
 def _fit_sentence(state: GangState, failure: Failure, histogram: FitHistogram) -> tuple[str, str]:
     shape = failure.shape or Shape()
     fit = f"{failure.pods_fit} of {failure.pods_needed} pods fit"
@@ -323,7 +329,7 @@ def _fit_sentence(state: GangState, failure: Failure, histogram: FitHistogram) -
     match failure.reason:
         case Reason.SELECTOR:
             return (
-                f"No node may take it ({nodes}); {fit}.",
+                f"No node may take it ({nodes}); {fit}.{_closed_node_sentence(histogram)}",
                 _open_node_hint(
                     "change nodeSelector, affinity or tolerations, or the nodes", histogram, replace_hint=True
                 ),

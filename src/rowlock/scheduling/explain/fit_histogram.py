@@ -16,6 +16,9 @@ from rowlock.scheduling.model.session import Session
 from rowlock.scheduling.model.snapshot import Node, Shape
 from rowlock.scheduling.policy.placement import could_hold, find_devices, fits_resources, free_portion, obstacle
 
+_NOT_READY_TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+"""Taints that kube-controller-manager puts on a node while it is not ready."""
+
 
 @dataclass(slots=True)
 class FitHistogram:
@@ -102,7 +105,9 @@ def _free_share(state: NodeState, shape: Shape) -> float:
 
 def _is_only_closed(node: Node, shape: Shape) -> bool:
     is_closed = (node.unschedulable or not node.ready) and not node.retired
-    return is_closed and could_hold(node, shape) and not obstacle(shape, replace(node, unschedulable=False, ready=True))
+    taints = tuple(taint for taint in node.taints if taint.key not in _NOT_READY_TAINTS)
+    opened = replace(node, unschedulable=False, ready=True, taints=taints)
+    return is_closed and could_hold(node, shape) and not obstacle(shape, opened)
 
 
 def unschedulable_message(histogram: FitHistogram) -> str:
