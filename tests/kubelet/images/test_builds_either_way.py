@@ -82,7 +82,7 @@ def test_the_images_stop_signal_asks_its_program_to_end(tmp_path: Path, named: s
             await node.phase(name, "Running")
             await node.said(name, "ready")
             await node.delete(name, DeleteOptions(grace=60))
-            await node.told(name, f"of 60 s of grace, with exit code {code}")
+            await node.told(name, f" s of grace, with exit code {code}")
 
     on_node(tmp_path, body)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import resource
 import socket
 import subprocess
 from pathlib import Path
@@ -50,6 +51,28 @@ def test_a_plain_container() -> None:
     assert found["HostConfig"] == host
     assert found["Labels"][f"{LABEL_PREFIX}run"] == "2" and found["Labels"][f"{LABEL_PREFIX}pod"] == "u1"
     assert engine_spec.sandbox_create_spec(scene(pod("a", "x"))) is None
+
+
+def test_podman_asks_for_no_more_open_files_than_there_may_be() -> None:
+    made = pod("a", "x", spec={"volumes": [{"name": "m", "emptyDir": {"medium": "Memory"}}]})
+    limits = {
+        name: resource.getrlimit(kind)[1]
+        for name, kind in (("nofile", resource.RLIMIT_NOFILE), ("nproc", resource.RLIMIT_NPROC))
+    }
+    there_are = int(Path("/proc/sys/kernel/pid_max").read_text())
+    most = {**limits, "nproc": there_are if limits["nproc"] < 0 else min(limits["nproc"], there_are)}
+    wanted = [{"Name": name, "Soft": limit, "Hard": limit} for name, limit in most.items()]
+    where = scene(made, engine="podman", memory=(Volume("m", "memory"),))
+    sandbox = engine_spec.sandbox_create_spec(where)
+    assert sandbox and sandbox["create"]["HostConfig"]["Ulimits"] == wanted
+    assert body(made, where)["HostConfig"]["Ulimits"] == wanted
+
+
+def test_podman_gets_no_init_in_processes_that_are_shared() -> None:
+    for engine, has_init in (("docker", True), ("podman", False)):
+        made = pod("a", "x", spec={"hostPID": True})
+        assert body(made, scene(made, engine=engine))["HostConfig"]["Init"] is has_init
+        assert body(pod("b", "x"), scene(pod("b", "x"), engine=engine))["HostConfig"]["Init"] is True
 
 
 def test_several_containers_share_a_sandbox_and_memory_volumes_live_in_it() -> None:

@@ -6,8 +6,10 @@ only one has the pod's address itself. Where several share an address, or memory
 """
 
 import hashlib
+import resource
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from rowlock.kubelet.images.images import Image
@@ -111,13 +113,14 @@ def container_create_body(pod_config: PodSandboxConfig, config: ContainerConfig,
         | _resource_limits(config)
         | _security_options(pod_config, security_context)
         | _target_options(pod_config, container)
+        | open_limits(pod_config.engine)
         | _device_requests(pod_config, config),
         **networking,
     }
     create_body["HostConfig"]["Mounts"] = [_mount(pod_config, bind) for bind in config.binds]
-    create_body["HostConfig"]["Init"] = not pod_config.pod.process_target(
-        container
-    )  # in a shared PID namespace an init would not be process 1
+    is_alone = pod_config.engine != "podman" or "PidMode" not in create_body["HostConfig"]
+    # in a shared PID namespace an init would not be process 1, and Podman refuses it
+    create_body["HostConfig"]["Init"] = is_alone and not pod_config.pod.process_target(container)
     return create_body
 
 
@@ -132,7 +135,7 @@ def sandbox_create_spec(pod_config: PodSandboxConfig) -> dict[str, Any] | None:
         "ShmSize": pod_config.shared_memory,
         "Mounts": mounts,
     }
-    host |= {"NetworkMode": _host_network_mode(pod_config) or pod_config.network}
+    host |= {"NetworkMode": _host_network_mode(pod_config) or pod_config.network, **open_limits(pod_config.engine)}
     create_body = {
         "Image": SANDBOX_IMAGE,
         "Entrypoint": ["/pause"],
@@ -229,6 +232,23 @@ def _target_options(pod_config: PodSandboxConfig, container: ContainerSpec) -> d
     if not target or pod_config.pod.host_pid or pod_config.pod.shares_processes_of_several:
         return {}
     return {"PidMode": f"container:{pod_config.running_name(target)}"}
+
+
+_MOST_PROCESSES = 32768
+
+
+def open_limits(engine: str) -> dict[str, Any]:
+    """Podman's own defaults are a million open files and four million processes, which it cannot give where the machine allows fewer: then
+    no container starts. Its containers get what this process may have, and no more processes than there can be, as Podman itself."""
+    if engine != "podman":
+        return {}
+    files, processes = (resource.getrlimit(kind)[1] for kind in (resource.RLIMIT_NOFILE, resource.RLIMIT_NPROC))
+    try:
+        most = int(Path("/proc/sys/kernel/pid_max").read_text())
+    except OSError:  # an engine in a virtual machine
+        most = _MOST_PROCESSES
+    limits = {"nofile": files, "nproc": most if processes < 0 else min(processes, most)}
+    return {"Ulimits": [{"Name": name, "Soft": most, "Hard": most} for name, most in limits.items()]}
 
 
 def _device_requests(pod_config: PodSandboxConfig, config: ContainerConfig) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from rowlock.kubelet.shim.shim_request import ConsoleSpec, EngineRunSpec, ShimRe
 RECONNECT_TIMEOUT = 10.0
 """Seconds to wait for an engine to come back before its container is given up."""
 _START_ERROR = re.compile(r'(exec: ".*?"): (?:stat [^:]*: )?(.*?)(?:: unknown)?$')
-_NO_SPACE = "no space left on device"
+_NO_SPACE, _NO_INIT = "no space left on device", "container-init binary not found"
 _INIT_EXEC_ERROR = re.compile(
     rb"(?:\[FATAL tini \(\d+\)\] exec .* failed: |(?:ERROR )?\(?catatonit.*?: )(No such file[^\r\n]*|Perm[^\r\n]*)"
 )
@@ -176,6 +176,8 @@ def start_error_message(error: EngineError, engine: str) -> str:
         return f"{error}: start the engine again, or give the pod an image that runs as a process"
     if _NO_SPACE in str(error):
         return f"{_NO_SPACE} for {engine}: `{engine} system df` shows what takes it"
+    if _NO_INIT in str(error):
+        return f"{engine} lacks the program that is process 1 of its containers: install the package catatonit"
     match = _START_ERROR.search(str(error))
     return f"{match[1]}: {match[2]}" if match else str(error)
 
