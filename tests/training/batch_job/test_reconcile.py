@@ -215,3 +215,19 @@ def test_pods_of_a_template_near_the_limit_are_made_by_and_by() -> None:
     assert len(first) == 16
     pods = [pod(f"p{n}", "Pending") for n in range(400 - 5)]
     assert len(made(look(job, *pods))) == 5, "the next reconcile continues"
+
+
+def test_the_time_while_a_job_was_suspended_is_not_part_of_its_deadline() -> None:
+    """It ran, was suspended for longer than its deadline, and is resumed: the deadline begins anew."""
+    suspended = {"type": "Suspended", "status": "True", "reason": "JobSuspended", "message": "Job suspended"}
+    job = batch_job({"startTime": timestamp(NOW - 500), "conditions": [suspended]}, activeDeadlineSeconds=60)
+    status = new_status(look(job))
+    assert (status["startTime"], conditions(status)) == (timestamp(NOW), [("Suspended", "False")])
+    late = look({**job, "status": status}, pod("p"), at=NOW + 60)
+    assert conditions(new_status(late))[-1] == ("FailureTarget", "True")
+
+
+def test_a_job_that_is_resumed_starts_its_pods_before_its_deadline_is_judged() -> None:
+    suspended = {"type": "Suspended", "status": "True", "reason": "JobSuspended", "message": "Job suspended"}
+    job = batch_job({"startTime": timestamp(NOW - 500), "conditions": [suspended]}, activeDeadlineSeconds=60)
+    assert len(made(look(job))) == 1

@@ -8,7 +8,7 @@ reconcile, which no longer finds the finalizer, increments the counter. Pure.
 from __future__ import annotations
 
 from rowlock.api import Decision
-from rowlock.objects import Object, phase, seconds
+from rowlock.objects import Object, is_condition_true, phase, seconds
 from rowlock.training.batch_job import counting
 from rowlock.training.batch_job.look import Look, ObservedJob
 from rowlock.training.batch_job.manage import manage_pods
@@ -62,7 +62,8 @@ def _failure_by_limit(look: Look) -> Ending | None:
     job = look.job
     if look.failed > job.backoff_limit or _is_past_restarts(look.pods, look):
         return Ending(FAILURE_TARGET, "BackoffLimitExceeded", "Job has reached the specified backoff limit")
-    if job.deadline is None or job.is_suspended or look.start_time is None:
+    is_resumed_now = is_condition_true(job.object, SUSPENDED)  # its startTime is set anew below
+    if job.deadline is None or job.is_suspended or is_resumed_now or look.start_time is None:
         return None
     remaining = seconds(look.start_time) + job.deadline - look.now
     if remaining <= 0:
