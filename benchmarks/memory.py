@@ -41,6 +41,9 @@ NAME = "finito"
 """Of the job that ran. It is replaced in files, so it must be no word of theirs: `finished` is a field of a run's exit."""
 NEWER_KINDS = ("clustertrainingruntimes.trainer.kubeflow.org",)
 """Kinds of objects that every server makes at its start, and that older builds refuse to read."""
+RUNS_ON = 45.0
+"""Seconds for which the server runs on after the job's end: the last events and the record of the archive are written, and its lease is
+renewed. A server that ended earlier may not have told everything, and the next one looks at the job again."""
 EVENT_TTL = "720h"
 """So that the events of the copies, which are as old as the first ones, stay for as long as the measurement takes."""
 EVENTS = 4
@@ -62,7 +65,7 @@ def build(data: Path, count: int) -> int:
         with client.watch(JOBS) as events:
             client.call("POST", JOBS, job(NAME, 1, "true"))
             until_finished(events, {NAME})
-        time.sleep(5.0)  # the last events, and the record of the archive, are written after the end
+        time.sleep(RUNS_ON)
         source = client.data
     shutil.copytree(source, data, ignore=shutil.ignore_patterns(*_LEFT_OUT, "pods"))
     copies = Copies(source, data)

@@ -40,7 +40,7 @@ from rowlock.kubelet.pod.directory import EARLIER_RUNS, PodCard
 from rowlock.kubelet.streams.remote_logs import read_remote_log
 from rowlock.kubelet.volumes.settled_clock import SettledClock
 from rowlock.kubelet.worker.kubelet import Kubelet, start_kubelet
-from rowlock.kubelet.worker.settings import KubeletSettings
+from rowlock.kubelet.worker.settings import FOLLOWED_KINDS, KubeletSettings
 from rowlock.objects import Object, name, namespace
 from rowlock.scheduling.controller import Scheduler
 from rowlock.scheduling.model.snapshot import SchedulerSettings as Planning
@@ -209,7 +209,7 @@ class LocalCluster:
         """Run the controllers, the kubelet and its diagnostics until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             if self.kubelet:
-                tasks.create_task(self.kubelet.run(self.store.changes()))
+                tasks.create_task(self.kubelet.run(self.store.changes(FOLLOWED_KINDS)))
             if self.diagnostics:
                 detector = HangDetector(self.diagnostics)
                 tasks.create_task(supervise("the hang detector", detector.run))

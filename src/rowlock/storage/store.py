@@ -11,7 +11,7 @@ import asyncio
 import gc
 import os
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -228,12 +228,16 @@ class Store:
             bookmark_interval=BOOKMARK_INTERVAL if bookmarks else None,
         )
 
-    async def changes(self) -> AsyncIterator[Change]:
-        """All kinds at once, for controllers: the state as Added changes, a bookmark, then everything that happens.
+    async def changes(self, initial: Collection[Kind] = kinds.KINDS) -> AsyncIterator[Change]:
+        """All kinds at once, for controllers: the state of the kinds `initial` as Added changes, a bookmark, then everything that happens.
 
         The state is a snapshot at the first step; it yields to the event loop between chunks. Pods come last: the objects that they
         refer to are known by then."""
-        frozen = [(kind, self.view.freeze(kind)) for kind in sorted(kinds.KINDS, key=lambda k: k is kinds.POD)]
+        frozen = [
+            (kind, self.view.freeze(kind))
+            for kind in sorted(kinds.KINDS, key=lambda k: k is kinds.POD)
+            if kind in initial
+        ]
         watcher = Watcher(self)
         for number, added in enumerate(change for kind, items in frozen for change in _as_added(kind, items)):
             yield added

@@ -251,7 +251,9 @@ class PodGroupController:
                 return ()
             return (Key(namespace_of(change.object), f"{kind.plural}/{owner['name']}"),)
         job_namespace = name(change.object) if change.kind is NAMESPACE else ""
-        return [_key(kind, job) for kind in JOBS for job in view.all(kind, job_namespace)]
+        return [
+            Key(key.namespace, f"{kind.plural}/{key.name}") for kind in JOBS for key in view.keys(kind, job_namespace)
+        ]
 
     def decide(self, view: View, key: Key, now: float) -> Decision:
         """Create or update the PodGroup."""

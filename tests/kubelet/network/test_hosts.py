@@ -68,8 +68,8 @@ class Objects:
         self.looks += 1
         return self._objects[kind].get(Key(namespace, name))
 
-    def keys(self, kind: Kind) -> list[Key]:
-        return list(self._objects[kind])
+    def all(self, kind: Kind) -> list[Object]:
+        return list(self._objects[kind].values())
 
 
 def updated(index: NameIndex, view: Any) -> NameIndex:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
 import shutil
@@ -177,7 +178,7 @@ def test_checkpoints_stay_while_another_job_goes_on_from_them(tmp_path: Path) ->
     assert checkpoints_owner(job) == "an-old-job" and checkpoints_owner({"metadata": {"uid": "x"}}) == "x"
     assert checkpoints_owner({"metadata": {"uid": "x"}, "spec": {"pytorchReplicaSpecs": {"Master": None}}}) == "x"
     view = SimpleNamespace(all=lambda kind: [job] if kind is kinds.PYTORCHJOB else [])
-    assert {"new", "an-old-job"} <= live_owner_uids(cast(View, view))
+    assert {"new", "an-old-job"} <= asyncio.run(live_owner_uids(cast(View, view)))
 
 
 def _resuming_job(name: str, created: str, **spec: object) -> dict[str, object]:

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,11 +20,12 @@ from rowlock import kinds
 from rowlock.api import Change, DeleteOptions, LogOptions
 from rowlock.errors import BadRequest, NotFound
 from rowlock.kubelet.images.images import Image
+from rowlock.kubelet.node.registration import LEASE_NAMESPACE, lease_object
 from rowlock.kubelet.pod.directory import PodCard, PodDirectories
 from rowlock.kubelet.runtime.pod_host_client import PodHostClient
 from rowlock.kubelet.runtime.processes import read_run
 from rowlock.kubelet.shim import container_init
-from rowlock.objects import Object, is_condition_true
+from rowlock.objects import Object, is_condition_true, micro_timestamp
 from rowlock.scheduling.model import from_objects
 from rowlock.scheduling.model import snapshot as scheduling
 
@@ -199,6 +201,52 @@ def test_the_operators_init_container_waits_for_the_master(tmp_path: Path) -> No
         done = node.pod("w-0")["status"]["initContainerStatuses"][0]["state"]["terminated"]
         assert done["exitCode"] == 0 and await node.log("w-0") == "worker\n"
         await node.delete("m-0", DeleteOptions(grace=0))
+
+    on_node(tmp_path, body)
+
+
+def test_a_restart_changes_nothing_of_a_worker_whose_master_was_found(tmp_path: Path) -> None:
+    """The end of the operator's init container is in no file: after a restart the status has it."""
+    init = [
+        {
+            "name": "init-pytorch",
+            "image": "alpine:3.10",
+            "command": ["sh", "-c", "until nslookup m-0; do sleep 2; done"],
+        }
+    ]
+
+    async def body(node: Node) -> None:
+        await node.add(pod("m-0", "sleep 0.2"), pod("w-0", "echo worker", spec={"initContainers": init}))
+        await node.ended("m-0", "w-0")
+        before = node.pod("w-0")
+        await node.stop()
+        await asyncio.sleep(1.1)  # times in a status are whole seconds
+        await node.start()
+        state = node.kubelet.pod_states[before["metadata"]["uid"]]
+        await until(lambda: state.finished)
+        assert node.pod("w-0")["status"] == before["status"]
+
+    on_node(tmp_path, body)
+
+
+@pytest.mark.parametrize("is_renewed", [True, False])
+def test_the_end_of_a_pod_is_told_again_unless_the_server_before_lived_on(tmp_path: Path, is_renewed: bool) -> None:
+    async def body(node: Node) -> None:
+        await node.add(pod("a", "echo done"))
+        await node.ended("a")
+        await node.stop()
+        if is_renewed:
+            space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": LEASE_NAMESPACE}}
+            await node.store.create(kinds.NAMESPACE, space)
+            node_object = node.store.view.get(kinds.NODE, "", node.name) or {}
+            lease = lease_object(node_object, node.name, micro_timestamp(time.time() + 60.0))
+            await node.store.create(kinds.LEASE, lease)
+        told: list[str] = []
+        await node.start()
+        node.kubelet.exit_listeners.append(lambda pod_state, container, run: told.append(container))
+        state = node.kubelet.pod_states[node.pod("a")["metadata"]["uid"]]
+        await until(lambda: state.finished)
+        assert told == ([] if is_renewed else ["main"])
 
     on_node(tmp_path, body)
 

@@ -18,8 +18,8 @@ from rowlock import kinds, objects
 from rowlock.kinds import Kind
 from rowlock.objects import Object
 
-DECODED_LIMIT = 1_000_000
-"""Objects that may be dropped and stay decoded all the same, of all kinds together; docs/design/storage.md says why so many."""
+DECODED_LIMIT = 512
+"""Objects that may be dropped and stay decoded all the same, of all kinds together."""
 _ENDING_KINDS = frozenset({kinds.POD, *kinds.WORKLOADS})
 _LEFT_BEHIND = frozenset({kinds.EVENT, kinds.SERVICE, kinds.SECRET, kinds.CONFIG_MAP, kinds.POD_GROUP})
 _ENDS = frozenset({"Succeeded", "Failed", "Complete", "Completed"})
@@ -40,7 +40,18 @@ class _IndexedObject(msgspec.Struct):
     metadata: _IndexedFields
 
 
+class _EndFields(msgspec.Struct):
+    phase: Any = None
+    conditions: Any = None
+
+
+class _EndedObject(msgspec.Struct):
+    metadata: _IndexedFields
+    status: _EndFields | None = None
+
+
 _decode_indexed = msgspec.json.Decoder(_IndexedObject).decode
+_decode_ended = msgspec.json.Decoder(_EndedObject).decode
 
 
 def is_seldom_read(kind: Kind, obj: Object) -> bool:
@@ -53,6 +64,20 @@ def is_seldom_read(kind: Kind, obj: Object) -> bool:
         return str(objects.dig(obj, "status.phase")) in _ENDS
     conditions = objects.dig(obj, "status.conditions") or ()
     return any(objects.dig(one, "status") == "True" and str(objects.dig(one, "type")) in _ENDS for one in conditions)
+
+
+def fields_of_seldom_read(kind: Kind, encoded: bytes) -> dict[str, Any] | None:
+    """The `indexed_fields` of an encoded object that need not stay decoded, without decoding the rest; None for every other object."""
+    if kind in _LEFT_BEHIND:
+        return indexed_fields(encoded)
+    if kind not in _ENDING_KINDS:
+        return None
+    try:
+        found = _decode_ended(encoded)
+    except msgspec.ValidationError:  # a status that is no object: definitions of kinds may allow it
+        return None
+    status = msgspec.structs.asdict(found.status) if found.status else {}
+    return msgspec.structs.asdict(found.metadata) if is_seldom_read(kind, {"status": status}) else None
 
 
 @dataclass(slots=True, eq=False)

@@ -21,6 +21,7 @@ from rowlock.controllers.view.object_table import (
     ObjectList,
     ObjectTable,
     decode,
+    fields_of_seldom_read,
     is_seldom_read,
 )
 from rowlock.kinds import Kind
@@ -206,7 +207,10 @@ class State:
             observer(change)
 
     def load(self, kind: Kind, key: Key, encoded: bytes) -> None:
-        """One object of a recovery; cheapest in the order of their keys."""
+        """One object of a recovery; cheapest in the order of their keys. One that is seldom read is not decoded."""
+        if (fields := fields_of_seldom_read(kind, encoded)) is not None:
+            _index(self._kinds.setdefault(kind, _KindObjects()), kind, key, fields, encoded)
+            return
         obj = decode(encoded)
         space = _index(self._kinds.setdefault(kind, _KindObjects()), kind, key, objects.meta(obj), encoded)
         self._decoded.put(space, key.name, obj)

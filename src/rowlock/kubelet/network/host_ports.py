@@ -90,7 +90,8 @@ class HostPorts:
     async def run(self) -> None:
         """Opens and closes host ports until cancelled."""
         for state in list(self.pod_states.values()):
-            self.note_pod(state.card.key)
+            if any(state.live_runs()):  # the others are noted with their first turn
+                self.note_pod(state.card.key)
         try:
             while True:
                 self._changed.clear()

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from rowlock import kinds
 from rowlock.api import View
 from rowlock.kinds import Kind
-from rowlock.objects import FINAL_PHASES, Key, Object, dig, labels, namespace, phase
+from rowlock.objects import FINAL_PHASES, Key, Object, dig, key, labels, namespace, phase
 
 _Pair = tuple[str, str, str]
 """Namespace, and a label with its value."""
@@ -39,7 +39,14 @@ class NameIndex:
         """Applies the noted changes; yields after each slice."""
         if not self._has_begun:
             self._has_begun = True
-            self._changed = {(kind, key): None for kind in (kinds.POD, kinds.SERVICE) for key in view.keys(kind)}
+            for number, pod in enumerate(view.all(kinds.POD), 1):
+                self._put_pod(key(pod), pod)
+                if number % SLICE == 0:
+                    yield
+            for number, service in enumerate(view.all(kinds.SERVICE), 1):
+                self._put_service(key(service), service)
+                if number % SLICE == 0:
+                    yield
         looked = 0
         while self._changed:
             kind, changed = next(iter(self._changed))
@@ -57,8 +64,8 @@ class NameIndex:
         """The services whose selector matches the pod."""
         pod_labels, pod_namespace = labels(pod), namespace(pod)
         for label, value in pod_labels.items():
-            for service_key, service in self._selectors.get((pod_namespace, label, value), {}).items():
-                if dig(service, "spec.selector").items() <= pod_labels.items():
+            for service_key, selector in self._selectors.get((pod_namespace, label, value), {}).items():
+                if selector.items() <= pod_labels.items():
                     yield service_key
 
     def _put_pod(self, pod_key: Key, pod: Object | None) -> None:
@@ -77,5 +84,5 @@ class NameIndex:
         pairs: Iterable[_Pair] = [(service_key.namespace, label, value) for label, value in selector.items()]
         if service and pairs:
             pair = min(pairs, key=lambda p: len(self._selectors.get(p, ())))
-            self._selectors.setdefault(pair, {})[service_key] = service
+            self._selectors.setdefault(pair, {})[service_key] = selector
             self._pair_of_service[service_key] = pair

@@ -7,6 +7,7 @@ Each node has a Lease in `kube-node-lease`, renewed as kubelets do: its renew ti
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Collection, Iterable
 
@@ -14,7 +15,7 @@ from rowlock import kinds
 from rowlock.api import Api, View
 from rowlock.errors import AlreadyExists, ApiError
 from rowlock.kubelet.node import machine
-from rowlock.objects import Object, annotations, dig, micro_timestamp, name, uid
+from rowlock.objects import Object, annotations, dig, micro_timestamp, name, seconds, uid
 from rowlock.scheduling.model.from_objects import RETIRED_ANNOTATION
 
 
@@ -59,7 +60,21 @@ LEASE_NAMESPACE = "kube-node-lease"
 RENEW_INTERVAL = 10.0
 """Seconds between two renewals; a Lease lasts four times as long."""
 
+TELLING = 30.0
+"""Seconds within which a server that runs has told the end of a program to everything that reports it."""
+
 log = logging.getLogger("rowlock.kubelet")
+
+
+def told_until(view: View, nodes: Iterable[str]) -> float:
+    """Seconds since the epoch: ends of programs before this moment were told by an earlier server, which renewed the Lease of one of
+    these nodes `TELLING` seconds later or more. Call it before the first renewal."""
+    leases = (view.get(kinds.LEASE, LEASE_NAMESPACE, node) for node in nodes)
+    with contextlib.suppress(ValueError):  # somebody else wrote it
+        return (
+            max((seconds(str(dig(lease, "spec.renewTime") or "")) for lease in leases if lease), default=0.0) - TELLING
+        )
+    return 0.0
 
 
 async def renew_leases(api: Api, view: View, nodes: Iterable[str], clock: Callable[[], float]) -> None:

@@ -93,6 +93,8 @@ class ReportedContainer:
     has_started: bool
     is_ready: bool
     is_terminated: bool
+    finished_at: str = ""
+    """When it ended, as written; "" = it has not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,7 +305,7 @@ def parse_container(container: Fields, field: str = "containers") -> ContainerSp
     )
 
 
-_STATUS_LISTS = ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses")
+STATUS_LISTS = ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses")
 
 
 def _parse_status(status: Fields) -> ReportedStatus:
@@ -319,8 +321,9 @@ def _parse_status(status: Fields) -> ReportedStatus:
                 has_started=bool(c.get("started")),
                 is_ready=bool(c.get("ready")),
                 is_terminated=bool((c.get("state") or {}).get("terminated")),
+                finished_at=str(((c.get("state") or {}).get("terminated") or {}).get("finishedAt") or ""),
             )
-            for field in _STATUS_LISTS
+            for field in STATUS_LISTS
             for c in status.get(field) or ()
         },
     )

@@ -20,6 +20,7 @@ from typing import Any
 
 from rowlock import kinds
 from rowlock.api import View
+from rowlock.controllers.turn_budget import TurnBudget
 from rowlock.kubelet.files import beneath, untrusted
 from rowlock.kubelet.files.inode_groups import spread_subdirectories
 from rowlock.kubelet.files.names import NotAName, path_component
@@ -216,10 +217,15 @@ def give_to_user(directory: str, user: int, group: int | None) -> dict[str, Any]
     return {"source": directory, "target": MOUNT_PATH, "volume": "checkpoints", "read_only": False}
 
 
-def live_owner_uids(view: View) -> set[str]:
+async def live_owner_uids(view: View) -> set[str]:
     """The uids of all jobs and pods, of every owner of a pod, and of jobs that others resume."""
-    uids = {owner for kind in kinds.WORKLOADS for job in view.all(kind) for owner in (uid(job), checkpoints_owner(job))}
+    uids, budget = set[str](), TurnBudget()
+    for kind in kinds.WORKLOADS:
+        for job in view.all(kind):
+            uids |= {uid(job), checkpoints_owner(job)}
+            await budget.pause_if_due()
     for pod in view.all(kinds.POD):
         resumed = str(annotations(pod).get(RESUME_ANNOTATION) or "")
         uids |= {uid(pod), resumed, str((controller_of(pod) or {}).get("uid") or "")}
+        await budget.pause_if_due()
     return uids

@@ -13,10 +13,11 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Container, Iterable
 
 from rowlock import kinds
 from rowlock.api import Api, Record, View
+from rowlock.controllers.turn_budget import TurnBudget
 from rowlock.errors import NotFound
 from rowlock.kubelet.files.beneath import disk_usage, newest_change
 from rowlock.kubelet.pod.volume import Volume
@@ -69,6 +70,16 @@ async def correct_directories(api: Api, view: View, directories: VolumeDirectori
 def used_claims(pods: Iterable[Object]) -> set[tuple[str, str]]:
     """Namespace and name of every claim that these pods name."""
     return {(namespace(pod), claim) for pod in pods for claim in claims_of(pod)}
+
+
+async def claims_in_use(view: View, uids: Container[str]) -> set[tuple[str, str]]:
+    """The `used_claims` of the pods with these uids; reads all pods, in slices."""
+    found, budget = set[tuple[str, str]](), TurnBudget()
+    for pod in view.all(kinds.POD):
+        if uid(pod) in uids:
+            found |= used_claims((pod,))
+        await budget.pause_if_due()
+    return found
 
 
 class ClaimUsageMonitor:

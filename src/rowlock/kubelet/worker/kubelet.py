@@ -17,7 +17,6 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from pathlib import Path
 
-from rowlock import kinds
 from rowlock.api import Api, Change, View
 from rowlock.controllers.recorder import Recorder
 from rowlock.controllers.supervisor import ContainedTaskGroup, supervise
@@ -201,6 +200,7 @@ class Kubelet:
             on_pod_added=self._announce_pod,
             prepare_network=host.prepare_network,
             backoff=settings.restart_backoff,
+            told_until=registration.told_until(view, node.nodes),
         )
         self._runtime = ContainerRuntime(node.data_dir, engine_images, network, directories, pod_states, gateway)
         self._volume_directories = VolumeDirectories(node.data_dir)
@@ -369,11 +369,11 @@ class Kubelet:
         await asyncio.to_thread(leftovers.limit_growth, self.directories.data, self._settled_clock())
         await self._runtime.remove_orphans()
         remove_expired = self._checkpoints.remove_expired
-        for job in await asyncio.to_thread(remove_expired, live_owner_uids(self._view), self._settled_clock()):
+        live_owners = await live_owner_uids(self._view)
+        for job in await asyncio.to_thread(remove_expired, live_owners, self._settled_clock()):
             log.info("the checkpoints of job %s, which was deleted, are removed", job)
-        pods = (self._view.get(kinds.POD, *pod_state.card.key) for pod_state in self.pod_states.values())
+        in_use = await claims.claims_in_use(self._view, self.pod_states)
         with contextlib.suppress(Unavailable, NotFound):  # the store is busy, or a claim was deleted: next sweep
-            in_use = claims.used_claims(p for p in pods if p)
             await claims.remove_unused(self._api, self._volume_directories, in_use, self._settled_clock())
             await claims.correct_directories(self._api, self._view, self._volume_directories)
         await self._claim_usage.check_sizes(self._view, self._volume_directories)

@@ -25,10 +25,10 @@ from rowlock.kubelet.pod.owners import Owners
 from rowlock.kubelet.pod.pod_state import PodState
 from rowlock.kubelet.pod.progress import FIRST_BACKOFF
 from rowlock.kubelet.pod.recreations import Recreations, StartDelay
-from rowlock.kubelet.pod.spec import parse_pod_spec
+from rowlock.kubelet.pod.spec import EMULATED_INIT, parse_pod_spec
 from rowlock.kubelet.pod.stop_reasons import as_deleted_gracefully, is_surplus
 from rowlock.kubelet.runtime.container_runs import ContainerRuns
-from rowlock.objects import FINAL_PHASES, Key, Object, dig, is_deleting, key, meta, namespace, revision
+from rowlock.objects import FINAL_PHASES, Key, Object, dig, is_deleting, key, meta, namespace, revision, seconds
 from rowlock.objects import uid as uid_of
 from rowlock.training.trainjob.owners import workload_of
 
@@ -70,9 +70,12 @@ class PodWorkers:
         on_pod_added: Callable[[Key], None] = lambda pod_key: None,
         prepare_network: Callable[[str, str], None] = lambda uid, address: None,
         backoff: float = FIRST_BACKOFF,
+        told_until: float = 0.0,
     ) -> None:
         """`exit_listeners` are called for every container run that has ended, at least once; `record` takes events,
-        `prepare_network` the uid and the address of a pod that will start."""
+        `prepare_network` the uid and the address of a pod that will start. Ends of programs before `told_until`, in seconds since the
+        epoch, were told by an earlier server."""
+        self._told_until = told_until
         self._record, self._failures = record, Counter[str]()
         self._view, self._node, self._pod_states = view, node, pod_states
         self._directories, self._network, self._runs = directories, network, runs
@@ -108,7 +111,7 @@ class PodWorkers:
             self._handle_mountable_change(change.object)
         elif change.type == "Bookmark" and change.kind is None:
             # pods on disk that are no longer stored: their turn removes them
-            self.mark_dirty(*self._pod_states)
+            self.mark_dirty(*(uid for uid, pod_state in self._pod_states.items() if not pod_state.finished))
         else:
             self.owners.note_change(change)
 
@@ -126,6 +129,8 @@ class PodWorkers:
                     if not self._is_stored(pod):  # a stale change of a deleted pod, whose directory may be gone
                         return
                     self._add_pod(pod)
+                elif change.type == "Added" and not self._take_over(pod, self._pod_states[uid]):
+                    return
             except Exception as error:  # noqa: BLE001 (reported on the pod; other pods go on)
                 self._retry_after(self._report_error(pod, uid, error), self._add_again, uid, key(pod))
                 return
@@ -134,6 +139,16 @@ class PodWorkers:
             if revision(pod) != state.written_revision:  # else it is what the pod's last turn has written
                 self.mark_dirty(uid)
             self.mark_dirty(*self._master_waiters.get(key(pod), ()))
+
+    def _take_over(self, pod: Object, pod_state: PodState) -> bool:
+        """Tells the ends of programs of a pod that is found at the start, and opens its ports. False if nothing is left to do for it."""
+        if pod_state.has_settled(pod, self._told_until):
+            pod_state.finished = pod_state.is_released = True
+            return False
+        for container in [name for name in pod_state.containers if pod_state.has_ended(name)]:
+            self.refresh_container(pod_state.card.uid, container)
+        self._on_pod_added(pod_state.card.key)
+        return True
 
     def _note_removal(self, pod: Object, uid: str) -> None:
         """Remembers a pod whose object has gone: its programs may not have been asked to end yet, or still have some time."""
@@ -259,7 +274,9 @@ class PodWorkers:
         """Runs turns until cancelled."""
         for number, uid in enumerate(list(self._pod_states), 1):
             for container in self._directories.started_containers(uid):
-                self.refresh_container(uid, container)
+                pod_state = self._pod_states.get(uid)
+                if pod_state is not None and not pod_state.has_ended(container):  # the others were read a moment ago
+                    self.refresh_container(uid, container)
             if number % PODS_PER_TURN == 0:
                 await asyncio.sleep(0)
         while True:
@@ -332,8 +349,12 @@ class PodWorkers:
 
     def _await_master(self, pod: Object, pod_state: PodState) -> None:
         """For the emulated init container: notes whether the master's program has started, else waits for it."""
-        master_name = pod_state.spec_of(pod).awaited_master
+        spec = pod_state.spec_of(pod)
+        master_name, told = spec.awaited_master, spec.reported.containers.get(EMULATED_INIT)
         if not master_name or pod_state.master_ready is not None:
+            return
+        if told is not None and told.finished_at:  # an earlier server saw it start
+            pod_state.master_ready = seconds(told.finished_at)
             return
         master = Key(pod_state.card.namespace, master_name)
         self._master_waiters.setdefault(master, set()).add(uid_of(pod))

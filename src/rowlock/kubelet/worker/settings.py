@@ -3,9 +3,13 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from rowlock import kinds
 from rowlock.kubelet.files.log_writer import DEFAULT_LOG_LIMIT
 from rowlock.kubelet.node.machine import MAX_PODS, NodeOptions
 from rowlock.kubelet.volumes.checkpoints import RETENTION_SECONDS
+
+FOLLOWED_KINDS = frozenset({kinds.POD, kinds.SERVICE, kinds.CONFIG_MAP, kinds.SECRET, kinds.PERSISTENT_VOLUME_CLAIM})
+"""Kinds of which a kubelet needs the initial state; of owners of pods it needs to see deletions only."""
 
 
 @dataclass(frozen=True, slots=True)
