@@ -16,6 +16,7 @@ import pytest
 from tests.conformance.subjects import embedded_server, real_cluster, real_cluster_missing
 from tests.end_to_end.cluster import Cluster, lent
 from tests.kube.scripted import Answer, Asked, Scripted, refusal
+from tests.kube.test_served_cluster import kubectl
 
 from rowlock.errors import ApiError, TooManyRequests, Unauthorized, Unavailable
 from rowlock.kube.client import Kube
@@ -469,3 +470,26 @@ def test_anonymous_credentials_have_no_token(tmp_path: Path) -> None:
         )
     )
     assert asyncio.run(anonymous_and_own()) == ("secret", "")
+
+
+@pytest.mark.real
+def test_the_recipe_for_other_users_is_enough_on_a_real_cluster(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Kubernetes' own `edit` in the namespace of a project, with what `rowlock manifests` adds to it; `view` only looks."""
+    if missing := real_cluster_missing(operator=True):
+        pytest.skip(missing)
+    with real_cluster(tmp_path_factory.mktemp("real"), "--operator") as kubeconfig, lent(tmp_path) as made:
+        (tmp_path / "manifests.yaml").write_text(made.run("rowlock", "manifests"))
+        kubectl(kubeconfig, "apply", "--server-side", "-f", str(tmp_path / "manifests.yaml"))
+        made.up("--kubeconfig", str(kubeconfig), "--install-crds")
+        tenants = Tenants(made, kubeconfig, image="localhost/host:1")
+        for team, user, role in (("team-a", "ana", "edit"), ("team-b", "bob", "view")):
+            made.run("rowlock", "project", "create", team)
+            tenants.account(user)
+            tenants.bind(user, role, f"runai-{team}")
+        made.until(lambda: tenants.projects("ana") == ["team-a"], "the cluster has added the rights to its roles")
+        made.until(lambda: tenants.submit("ana", "of-ana", "team-a").status_code == 202, "ana may submit")
+        made.until(lambda: tenants.workloads("ana") == ["of-ana"], "and sees it")
+        assert tenants.submit("ana", "of-ana", "team-b").status_code in (400, 403, 404)
+        assert tenants.submit("bob", "of-bob", "team-b").status_code == 403 and tenants.projects("bob") == ["team-b"]

@@ -43,7 +43,8 @@ def test_the_manifests_are_yaml_in_an_order_that_can_be_created(capsys: pytest.C
 
 def test_who_does_not_schedule_gets_no_rights_of_a_scheduler() -> None:
     objects = install_objects(scheduler="kai", crds=False)
-    assert by_kind(objects, "ClusterRole").keys() == {"rowlock-server"} and not by_kind(objects, "Role")
+    of_people = {"rowlock-view", "rowlock-edit", "rowlock-admin"}
+    assert by_kind(objects, "ClusterRole").keys() == {"rowlock-server", *of_people} and not by_kind(objects, "Role")
     assert not by_kind(objects, "CustomResourceDefinition")
 
 
@@ -68,6 +69,19 @@ def test_leases_are_writable_in_our_namespace_alone() -> None:
     assert "leases" not in everywhere and "secrets" not in everywhere
     (role,) = by_kind(objects, "Role").values()
     assert role["metadata"]["namespace"] == "rowlock-system" and role["rules"][0]["resources"] == ["leases"]
+
+
+def test_people_get_rights_by_kubernetes_own_roles() -> None:
+    roles = by_kind(install_objects(scheduler="own", crds=True), "ClusterRole")
+    for level, resource, verb in (
+        ("view", "podgroups", "list"),
+        ("edit", "pytorchjobs", "create"),
+        ("admin", "queues", "patch"),
+    ):
+        role = roles[f"rowlock-{level}"]
+        assert role["metadata"]["labels"][f"rbac.authorization.k8s.io/aggregate-to-{level}"] == "true"
+        assert any(resource in rule["resources"] and verb in rule["verbs"] for rule in role["rules"])
+    assert not any("create" in rule["verbs"] for rule in roles["rowlock-view"]["rules"])
 
 
 def test_no_right_is_a_wildcard() -> None:

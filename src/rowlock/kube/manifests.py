@@ -17,6 +17,7 @@ from rowlock.kube.install.job_kinds import job_crd_objects
 from rowlock.kube.install.monitoring import monitoring_objects
 from rowlock.kube.install.server_objects import ServerInstall, server_objects
 from rowlock.kube.install.trainer_kinds import trainer_crd_objects
+from rowlock.kube.install.user_roles import user_role_objects
 from rowlock.kube.installation import crd_objects
 from rowlock.kube.rights import SYSTEM_NAMESPACE, role_objects, roles_of
 from rowlock.objects import Object
@@ -50,6 +51,7 @@ def install_objects(
         *_priority_classes(PRIORITIES),
         {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": account},
         *(obj for role, rules in roles.items() for obj in role_objects(role, rules, ACCOUNT)),
+        *user_role_objects(),
         *(server_objects(server) if server else ()),
         *(monitoring_objects() if monitor else ()),
     ]
