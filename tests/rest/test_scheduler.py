@@ -99,6 +99,8 @@ def test_without_a_scheduler_there_is_nothing_to_ask(world: World) -> None:
         ({"objects": [3]}, "a list of at least one manifest"),
         ({"objects": [{}] * 101}, "101 objects were given; the limit is 100"),
         ({"objects": [POD], "project": "team-b"}, 'Did you mean "team-a"?'),
+        ({"objects": [POD], "projct": "team-a"}, 'Did you mean "project"?'),
+        ({"objects": [POD], "clusterId": "c"}, "Its fields are objects and project."),
         ({"objects": [{"kind": "Pod", "apiVersion": "v1"}], "project": "team-a"}, "metadata with a name is missing"),
     ],
 )

@@ -24,6 +24,7 @@ from rowlock.workloads.body_fields import did_you_mean
 
 _MAX_OBJECTS = 100
 """Most objects of one request."""
+_FIELDS, _MAX_QUOTED = ("objects", "project"), 60
 
 
 def _take_snapshot(call: RestCall) -> Snapshot:
@@ -72,6 +73,9 @@ def parse_manifests(body: Any) -> list[Object]:
         raise BadRequest("the body must be an object with `objects`: a list of at least one manifest")
     if len(manifests) > _MAX_OBJECTS:
         raise BadRequest(f"{len(manifests)} objects were given; the limit is {_MAX_OBJECTS}")
+    if unknown := next((str(name) for name in body if name not in _FIELDS), ""):
+        hint = did_you_mean(unknown, _FIELDS) or f" Its fields are {' and '.join(_FIELDS)}."
+        raise BadRequest(f"the body has a field {unknown[:_MAX_QUOTED]!r}, which there is not.{hint}")
     return manifests
 
 
