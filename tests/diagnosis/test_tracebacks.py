@@ -121,3 +121,49 @@ def test_an_error_that_was_handled_is_not_why_it_ended_later() -> None:
     handled = stamped(1, PLAIN) + stamped(5, "epoch 3") + stamped(9, PLAIN.replace("sizes differ: 3 and 4", "the end"))
     found = find_error(handled)
     assert found is not None and found.text == "the end"
+
+
+NOTED = """
+[rank1]: Traceback (most recent call last):
+[rank1]:   File "/w/train.py", line 9, in <module>
+[rank1]:     raise ValueError("bad shard")
+[rank1]: ValueError: bad shard
+[rank1]: it was shard 7 of 16
+"""
+NO_TRACKER = """
+Traceback (most recent call last):
+  File "/w/train.py", line 12, in <module>
+    with xgboost.collective.CommunicatorContext():
+xgboost.core.XGBoostError: [00:17:41] /workspace/src/collective/result.cc:83: [comm.cc:220|00:17:41]:
+
+- [comm.cc:220|00:17:41]: Failed to bootstrap the communication group.
+- [comm.cc:41|00:17:41]: Failed to connect to the tracker.
+- [socket.cc:189|00:17:41]: Failed to connect to 127.0.0.1:29777
+"""
+HANDLED = """
+ERROR:root:trying the next mirror
+Traceback (most recent call last):
+  File "/w/train.py", line 13, in <module>
+    raise OSError("the mirror is down")
+OSError: the mirror is down
+"""
+
+
+def test_notes_of_an_error_are_told_where_its_lines_are_marked() -> None:
+    found = find_error(stamped(1, NOTED) + stamped(1, "bye"))
+    assert found is not None and found.text == "bad shard; it was shard 7 of 16"
+
+
+def test_a_tracker_that_is_not_there_is_no_lost_peer() -> None:
+    found = find_error(stamped(1, NO_TRACKER))
+    assert found is not None and not found.secondary
+    assert found.text == "Failed to connect to the tracker: Failed to connect to 127.0.0.1:29777"
+
+
+@pytest.mark.parametrize(
+    "line", ["step {}", "INFO:root:batch {} is done", "2026-11-29 10:00:00,{} INFO loaded", "  Epoch {}: 3 %"]
+)
+def test_lines_of_a_program_that_goes_on_at_once_are_no_part_of_the_message(line: str) -> None:
+    later = "\n".join(line.format(number) for number in range(12))
+    assert find_error(stamped(1, HANDLED) + stamped(1, later)) is None
+    assert find_error(stamped(1, HANDLED) + stamped(1, line.format(1))) is not None, "a last word"

@@ -168,7 +168,8 @@ def incident_sentence(incident: Sequence[RankFailure], ranks: int = 0, left: Seq
     if others == secondary and others <= stopped:
         return f"{text}; {count} {'was' if len(others) == 1 else 'were'} then stopped."
     if others == secondary:
-        return f"{text}; {count} then lost {'it' if not cause.is_secondary else 'their peers'} and ended too."
+        lost = "it" if not cause.is_secondary else "its peers" if len(others) == 1 else "their peers"
+        return f"{text}; {count} then lost {lost} and ended too."
     own_failures = sorted(others - secondary)
     suffix = f", and {join_names(sorted(secondary))} lost a peer" if secondary else ""
     return f"{text}; {join_names(own_failures)} failed {_compare_failures(cause, incident, own_failures)}{suffix}."
@@ -228,7 +229,7 @@ def _cause_description(cause: RankFailure) -> str:
         return f"{ending}{duration}; {hint}"
     known_code = EXIT_CODES.get(cause.code, "")
     if cause.said:
-        last_line = f"{ending}{duration}; the last line of its log: {cause.said}"
+        last_line = f"{ending}{duration}; the last line of its log: {cause.said.removesuffix('.')}"
         return "; ".join(filter(None, [last_line, cause.shortage, error_hint(cause.said) or known_code]))
     return f"{ending}{duration} and logged no error" + (f"; {known_code}" if known_code else "")
 

@@ -41,6 +41,14 @@ _LAST_ERROR = "Last error:"
 """A line of NCCL's messages; the line below it says what happened."""
 _NAMES_WHO_IS_LATE = re.compile(r"Ranks? \d[\d, ]* failed to pass monitoredBarrier")
 """The message of a waiting rank about the ranks that did not arrive: the timeout below it is a consequence."""
+_NO_TRACKER = re.compile(r"(?:\[[^\]]*\]: )?(Failed to connect to the tracker)")
+"""XGBoost's message about a tracker that is not there: no peer is lost. The line after it names the address."""
+_OTHER_OUTPUT = re.compile(
+    r"(?:DEBUG|INFO|WARNING|ERROR|CRITICAL)\b|\[?\d{4}-\d\d-\d\d[ T]\d\d:\d\d|"
+    r"\W{0,3}(?i:(?:(?:global|train|training) )?(?:step|epoch|iter|iteration|batch|round))\b\W{0,3}\d"
+)
+"""Lines that are no part of an exception's message: of logging, and of a training that goes on."""
+_MAX_NOTES = 4
 _OWN_ERRORS = frozenset(
     {"ValueError", "KeyError", "TypeError", "IndexError", "AttributeError", "AssertionError", "NameError", "ImportError",
      "ModuleNotFoundError", "FileNotFoundError", "PermissionError", "NotImplementedError", "ZeroDivisionError", "SyntaxError",
@@ -169,15 +177,30 @@ def _read_error(lines: Sequence[LogLine], number: int, prefix: str, frames: Sequ
     if kind not in _OWN_ERRORS:
         telling = next((body for body in more if SECONDARY_ERROR.search(body)), "")
         is_secondary = not _NAMES_WHO_IS_LATE.search(text) and (is_secondary or bool(telling))
+        if tracker := _absent_tracker(more):
+            text, telling, is_secondary = tracker, "", False
     else:
-        end = number + 1  # the next lines may be the program's own output
         telling, is_secondary = "", is_secondary and "Error" in text
+        if (
+            rank is not None
+        ):  # torch has prefixed the exception's own lines: its message, and notes that were added to it
+            text = "; ".join([text, *more[:_MAX_NOTES]]) if text else text
+        else:
+            end = number + 1  # the next lines may be the program's own output
     if not text or text.endswith(":"):  # the message begins on a later line
         text = f"{text} {telling or next(iter(more), '')}".strip()
     if last := next((after for line, after in pairwise(more) if line == _LAST_ERROR), ""):
         text = f"{last} ({text})"
     error = LoggedError(kind, shorten(text), at, user_place(frames), int(rank[1]) if rank else None, is_secondary)
     return Traceback(prefix, end, error, chained=False)
+
+
+def _absent_tracker(lines: Sequence[str]) -> str:
+    """What XGBoost says of a tracker that cannot be reached, with its address; "" without such a line."""
+    for line, after in pairwise([*lines, ""]):
+        if found := _NO_TRACKER.match(line):
+            return f"{found[1]}: {after.rpartition(']: ')[2]}".removesuffix(": ")
+    return ""
 
 
 def _message_lines(lines: Sequence[LogLine], start: int, prefix: str, at: float) -> tuple[list[str], int]:
@@ -192,6 +215,7 @@ def _message_lines(lines: Sequence[LogLine], start: int, prefix: str, at: float)
             _header_prefix(lines[number][1]) is not None
             or CHAIN.match(body)
             or library_level(body)
+            or _OTHER_OUTPUT.match(body)
             or (at and lines[number][0] > at + _MESSAGE_TIME)
         ):
             break
