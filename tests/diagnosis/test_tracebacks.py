@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from rowlock.diagnosis.log_errors import find_error
@@ -152,6 +154,17 @@ OSError: the mirror is down
 def test_notes_of_an_error_are_told_where_its_lines_are_marked() -> None:
     found = find_error(stamped(1, NOTED) + stamped(1, "bye"))
     assert found is not None and found.text == "bad shard; it was shard 7 of 16"
+
+
+def test_a_traceback_in_a_line_of_json_is_read() -> None:
+    frames = "".join(f'  File "/w/train.py", line {n}, in step\n    step({n})\n' for n in range(1, 99))
+    line = json.dumps(
+        {"level": "error", "n": 3, "exception": f"Traceback (most recent call last):\n{frames}ValueError: bad batch\n"}
+    )
+    found = find_error(stamped(1, '{"level": "info"}\n' + line))
+    assert found is not None and str(found) == "ValueError: bad batch (train.py:98 in step)" and found.at > 0
+    assert find_error(stamped(1, line[:-9])) is None, "it is cut off"
+    assert find_error(stamped(1, '{"Traceback (most recent call last):": 1}')) is None
 
 
 def test_a_tracker_that_is_not_there_is_no_lost_peer() -> None:

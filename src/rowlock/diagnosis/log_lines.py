@@ -3,11 +3,12 @@
 Libraries log in forms of their own: glog and absl (`E0000 00:00:1795914918.68 14379 cuda_platform.cc:52] …`), torch
 (`[W1121 20:00:03.1 ProcessGroupNCCL.cpp:1250] …`), TensorFlow (`2026-11-29 05:41:16.12: W external/…`), NCCL
 (`host:12:34 [0] NCCL WARN …`). Such a line explains a failure only where the program said nothing after it.
-Tracebacks in rich's boxes become those that Python prints.
+Tracebacks in rich's boxes, and in lines of JSON (structlog, python-json-logger), become those that Python prints.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 
@@ -18,6 +19,8 @@ LogLine = tuple[float, str]
 _STAMP = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{1,9}Z")
 _MAX_LINE = 2000
 """Characters of a line that are searched: some patterns cost the square of its length."""
+_MAX_OBJECT = 64 * 1024
+"""Characters of a line that may be a JSON object."""
 RANK_PREFIX = r"(?:\[(?:default|rank)?\d+\]:? ?)?(?:\[rank\d+\]: ?)?(?:\[\d+,\d+\]<std(?:err|out)>: ?)?"
 """What torchrun (`[default0]:`), torch (`[rank0]: `) and mpirun (`[1,0]<stderr>:`) put in front of a line."""
 _LIBRARY_LINE = re.compile(
@@ -55,7 +58,7 @@ _SOURCE_LINE = re.compile(r"(?:❱|\\u2771| |\d)")
 
 def split_lines(log: str) -> list[LogLine]:
     """The lines of a log with their time stamps parsed, without errors that Python only prints: no program ends because of them."""
-    lines = _open_boxes([_split_timestamp(line) for line in log.splitlines()])
+    lines = _open_boxes([each for line in log.splitlines() for each in _open_object(*_split_timestamp(line))])
     kept, number = list[LogLine](), 0
     while number < len(lines):
         if _IGNORED.match(lines[number][1]):
@@ -64,6 +67,19 @@ def split_lines(log: str) -> list[LogLine]:
             kept.append(lines[number])
             number += 1
     return kept
+
+
+def _open_object(at: float, text: str) -> list[LogLine]:
+    """A line as its parts: of a JSON object with a traceback in one of its values, the lines of that value; else the line."""
+    if text.startswith("{") and TRACEBACK_HEADER in text:
+        try:
+            values = json.loads(text).values()
+        except (ValueError, AttributeError, RecursionError):
+            values = ()
+        found = next((value for value in values if isinstance(value, str) and TRACEBACK_HEADER in value), None)
+        if found is not None:
+            return [(at, line[:_MAX_LINE]) for line in found.splitlines()]
+    return [(at, text[:_MAX_LINE])]
 
 
 def _open_boxes(lines: list[LogLine]) -> list[LogLine]:
@@ -140,7 +156,7 @@ def last_line(log: str) -> str:
 
 
 def _split_timestamp(line: str) -> LogLine:
-    line = line[:_MAX_LINE]
+    line = line[:_MAX_OBJECT]
     stamp, _, text = line.partition(" ")
     if _STAMP.fullmatch(stamp):
         try:
