@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -37,23 +38,32 @@ def test_a_tool_that_does_not_answer_is_ended_and_said(tmp_path: Path, monkeypat
 
 def test_a_tool_that_ends_while_it_is_ended_costs_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`kill()` of a process that has gone raises ProcessLookupError: it once ended the whole server."""
-    start = asyncio.create_subprocess_exec
+    kill = subprocess.Popen.send_signal
 
-    async def start_one_that_ends(*argv: str, **more: Any) -> asyncio.subprocess.Process:
-        process = await start(*argv, **more)
-        kill = process.kill
+    def kill_twice(process: Any, number: int) -> None:
+        kill(process, number)
+        process.wait()
+        kill(process, number)  # the race, every time
 
-        def kill_twice() -> None:
-            kill()
-            raise ProcessLookupError(f"no process {process.pid}")
-
-        process.kill = kill_twice  # type: ignore[method-assign] # the race, every time
-        return process
-
-    monkeypatch.setattr(asyncio, "create_subprocess_exec", start_one_that_ends)
+    monkeypatch.setattr(subprocess.Popen, "send_signal", kill_twice)
     monkeypatch.setattr(stack_dumps, "find_py_spy", a_tool(tmp_path, "exec sleep 100000"))
     found = asyncio.run(stack_dumps.dump_stacks([os.getpid(), os.getppid()]))
     assert all("did not answer within" in dump.blind for dump in found.values())
+
+
+@pytest.mark.parametrize("turns", range(8))
+def test_a_server_that_stops_while_a_tool_starts_ends(tmp_path: Path, turns: int) -> None:
+    """An asyncio subprocess that was cancelled during its start waited for ever, and with it the server."""
+
+    async def stop() -> None:
+        look = asyncio.create_task(stack_dumps._ask_py_spy(a_tool(tmp_path, "exec true")(), os.getpid()))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        look.cancel()
+        await asyncio.wait([look], timeout=60)
+        assert look.done()
+
+    asyncio.run(stop())
 
 
 @pytest.mark.parametrize("said", ["", "{", "null", "[" * 20_000, '[{"frames": [{}]}]', "\\0"])

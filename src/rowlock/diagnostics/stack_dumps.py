@@ -11,8 +11,11 @@ import contextlib
 import json
 import os
 import shutil
+import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from weakref import WeakKeyDictionary
 
@@ -23,6 +26,7 @@ from rowlock.kubelet.shim.process_tree import descendants
 
 _DUMP_TIMEOUT = 5.0
 _MAX_PARALLEL = 4
+_THREADS = ThreadPoolExecutor(_MAX_PARALLEL, "py-spy")
 _TRIES = 4
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
@@ -133,20 +137,15 @@ async def _ask_py_spy(tool: str, pid: int, *flags: str) -> tuple[object, str]:
     """py-spy's JSON, and "" or why there is none."""
     command = [tool, "dump", "--json", "--nonblocking", *flags, "--pid", str(pid)]
     env = {**os.environ, "RUST_BACKTRACE": "0"}  # so that its last line is the error
-    process = await asyncio.create_subprocess_exec(
-        *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE, env=env
-    )
-    try:
-        output, error_output = await asyncio.wait_for(process.communicate(), _DUMP_TIMEOUT)
-    except TimeoutError:
-        with contextlib.suppress(ProcessLookupError):  # it ended just now
-            process.kill()
-        await process.wait()
+    try:  # in a thread: an asyncio subprocess whose start is cancelled, as by a server that stops, may never report its end
+        run = partial(subprocess.run, command, capture_output=True, env=env, timeout=_DUMP_TIMEOUT)
+        done = await asyncio.get_running_loop().run_in_executor(_THREADS, run)
+    except subprocess.TimeoutExpired:
         return None, f"py-spy did not answer within {_DUMP_TIMEOUT:.0f} s"
-    if process.returncode:
-        lines = error_output.decode(errors="replace").strip().splitlines()
+    if done.returncode:
+        lines = done.stderr.decode(errors="replace").strip().splitlines()
         return None, f"py-spy: {lines[-1].strip() if lines else 'it failed without a message'}"
     try:
-        return json.loads(output), ""
+        return json.loads(done.stdout), ""
     except (ValueError, RecursionError):
         return None, "py-spy's answer cannot be read"
