@@ -156,7 +156,7 @@ def group_ready(client: Client, runs: int = 7) -> list[Figure]:
             )
             if any("(warm: " in event["message"] for event in said["items"]):
                 ours.append(took)
-                agent.append(_torchrun_ready(script))
+                agent.append(torchrun_ready(script))
             else:
                 cold = cold or took
     if len(ours) < runs:
@@ -174,7 +174,8 @@ def group_ready(client: Client, runs: int = 7) -> list[Figure]:
     ]
 
 
-def _torchrun_ready(script: Path) -> float:
+def torchrun_ready(script: Path) -> float:
+    """Seconds until the group of torchrun's two ranks is ready."""
     began = time.time()
     words = [
         str(BIN / "torchrun"),

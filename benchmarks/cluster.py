@@ -128,9 +128,10 @@ class Client:
 
 
 @contextmanager
-def running(*flags: str) -> Iterator[Client]:
-    """A fresh cluster with these `rowlock up` flags; its files go when the program ends."""
-    data = Path(tempfile.mkdtemp(prefix="rowlock-bench-"))
+def running(*flags: str, data: Path | None = None) -> Iterator[Client]:
+    """A cluster with these `rowlock up` flags: in this directory, which stays; else a fresh one, whose files go when the program ends."""
+    is_fresh = data is None
+    data = data or Path(tempfile.mkdtemp(prefix="rowlock-bench-"))
     env = {**os.environ, "ROWLOCK_DATA_DIR": str(data), "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}"}
     subprocess.run(["rowlock", "up", "-d", *flags], env=env, check=True, stdout=subprocess.DEVNULL)
     try:
@@ -138,7 +139,8 @@ def running(*flags: str) -> Iterator[Client]:
     finally:
         subprocess.run(["rowlock", "down", "--yes"], env=env, check=False, stdout=subprocess.DEVNULL)
         # Not yet: for minutes after, ext4 without a journal looks at each inode that was freed whenever it makes a file.
-        atexit.register(shutil.rmtree, data, ignore_errors=True)
+        if is_fresh:
+            atexit.register(shutil.rmtree, data, ignore_errors=True)
 
 
 def pod(name: str, *command: str, **spec: Any) -> dict[str, Any]:

@@ -24,10 +24,11 @@ def beside(ref: str, measure: Callable[[], Iterator[Figure]]) -> Iterator[Figure
     """The figures of this build; the floor of each is the same figure of the build of `ref`, a commit of this repository."""
     rounds: dict[str, list[list[Figure]]] = {"": [], ref: []}
     with tempfile.TemporaryDirectory(prefix="rowlock-older-") as place:
-        _unpack(ref, Path(place))
+        unpack(ref, Path(place))
+        compile_sources(REPO / "src")
         for number in range(ROUNDS):
             for build in ("", ref) if number % 2 == 0 else (ref, ""):
-                with _build(Path(place) / "src" if build else REPO / "src"):
+                with use_build(Path(place) / "src" if build else REPO / "src"):
                     rounds[build].append(list(measure()))
                 said = "; ".join(figure.row().split("|")[2].strip() for figure in rounds[build][-1])
                 print(f"… round {number + 1}, {build or 'this build'}: {said}", file=sys.stderr, flush=True)
@@ -39,17 +40,23 @@ def _all(figures: tuple[Figure, ...]) -> list[float]:
     return [value for figure in figures for value in figure.values]
 
 
-def _unpack(ref: str, place: Path) -> None:
+def unpack(ref: str, place: Path) -> None:
     """The sources of a commit, compiled, so that its first server need not do it."""
     packed = subprocess.run(["git", "-C", str(REPO), "archive", ref, "src"], stdout=subprocess.PIPE, check=False)
     if packed.returncode:
         raise SystemExit(f"{ref} is no commit of this repository: name one that `git log` shows")
     subprocess.run(["tar", "-x", "-C", str(place)], input=packed.stdout, check=True)
-    subprocess.run([sys.executable, "-m", "compileall", "-q", str(place / "src")], check=True)
+    compile_sources(place / "src")
+
+
+def compile_sources(source: Path) -> None:
+    """So that no server that is measured compiles its modules."""
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    subprocess.run([sys.executable, "-m", "compileall", "-q", str(source)], env=env, check=True)
 
 
 @contextmanager
-def _build(source: Path) -> Iterator[None]:
+def use_build(source: Path) -> Iterator[None]:
     """Commands that are started meanwhile import rowlock from this directory."""
     before = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = str(source)

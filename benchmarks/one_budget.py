@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from benchmarks import archive, budgets, image_start, jobs, memory, older_build, trainjobs, watching
+from benchmarks import archive, budgets, image_start, jobs, memory, older_build, starts, trainjobs, watching
 from benchmarks.cluster import running
 from benchmarks.jobs import Figure
 
@@ -42,13 +42,16 @@ ROWS: dict[str, Callable[[], Iterator[Figure]]] = {
     "trainjobs": trainjobs.figures,
     "watching": watching.figures,
 }
-NAMES = (*ROWS, "archive")
+NAMES = (*ROWS, "archive", "starts")
 COMPARED = ("ready", "first-byte", "jobs", "thousand-pods", "memory")
 """Budgets that can be measured against an older build: they know a cluster by its API alone."""
 
 
 def measure(name: str, against: str = "") -> None:
     """Prints the rows of a budget, each beside that of the build of the commit `against`, if one is named."""
+    if name == "starts":
+        starts.main(against or starts.REF)
+        return
     if against and name not in COMPARED:
         raise SystemExit(f"{name} cannot be measured against an older build; these can: {', '.join(COMPARED)}")
     if name == "archive":

@@ -17,7 +17,8 @@ MOUNT = {"name": "work", "mountPath": "/rowlock-work"}
 NOISE = "yes 'a line of output as programs write them, some words' | head -c {size}; echo; echo last"
 
 
-def _until(client: Client, name: str, wanted: str) -> dict[str, Any]:
+def wait_until(client: Client, name: str, wanted: str) -> dict[str, Any]:
+    """The pod, as soon as it is in that phase. Raises RuntimeError when it ends in another."""
     while True:
         found: dict[str, Any] = client.call("GET", f"{PODS}/{name}")
         phase = found.get("status", {}).get("phase")
@@ -28,7 +29,7 @@ def _until(client: Client, name: str, wanted: str) -> dict[str, Any]:
         time.sleep(0.005)
 
 
-def _pss(pid: int) -> float:
+def proportional_memory(pid: int) -> float:
     """Resident KiB with its part of what it shares."""
     for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
         if line.startswith("Pss:"):
@@ -50,10 +51,14 @@ def memory(client: Client, data: Path, most: int = 1000) -> list[Figure]:
             made["spec"]["containers"][0]["volumeMounts"] = [MOUNT] if spec else []
             client.call("POST", PODS, made)
         for name in names:
-            _until(client, name, "Running")
+            wait_until(client, name, "Running")
         uids = [client.call("GET", f"{PODS}/{name}")["metadata"]["uid"] for name in names]
         shims = [json.loads((data / "pods" / uid / "main" / "start.0").read_text())["shim"] for uid in uids]
-        found.append(Figure(f"memory of a running pod's shim, {kind}", "MiB", [_pss(shim) / 1024 for shim in shims]))
+        found.append(
+            Figure(
+                f"memory of a running pod's shim, {kind}", "MiB", [proportional_memory(shim) / 1024 for shim in shims]
+            )
+        )
         more = (client.memory() - before) / count
         found.append(Figure(f"the server's memory for a running pod, {kind}", "MiB", [more]))
         for name in names:
@@ -65,20 +70,20 @@ def noisy(client: Client, data: Path, size: int = 2_000_000_000) -> list[Figure]
     """A pod that prints as fast as it can: how fast that is, what stays on disk, what small pods beside it take."""
     client.call("POST", PODS, pod("noisy", "sh", "-c", NOISE.format(size=size)))
     began, quiet = time.monotonic(), list[float]()
-    _until(client, "noisy", "Running")
+    wait_until(client, "noisy", "Running")
     while client.call("GET", f"{PODS}/noisy")["status"]["phase"] == "Running" and len(quiet) < 50:
         name, begin = f"quiet-{len(quiet)}", time.monotonic()
         client.call("POST", PODS, pod(name, "echo", "hello"))
-        _until(client, name, "Succeeded")
+        wait_until(client, name, "Succeeded")
         quiet.append((time.monotonic() - begin) * 1e3)
-    ended = _until(client, "noisy", "Succeeded")
+    ended = wait_until(client, "noisy", "Succeeded")
     took = time.monotonic() - began
     log = data / "pods" / str(ended["metadata"]["uid"]) / "main" / "log.0"
     alone = []
     for i in range(len(quiet)):
         begin = time.monotonic()
         client.call("POST", PODS, pod(f"alone-{i}", "echo", "hello"))
-        _until(client, f"alone-{i}", "Succeeded")
+        wait_until(client, f"alone-{i}", "Succeeded")
         alone.append((time.monotonic() - begin) * 1e3)
     return [
         Figure("output of one noisy pod that is logged", "MB/s", [size / took / 1e6]),
@@ -90,7 +95,7 @@ def noisy(client: Client, data: Path, size: int = 2_000_000_000) -> list[Figure]
 def followers(client: Client, count: int = 100) -> list[Figure]:
     """Many follow one log: from the line to the last of them that has seen it."""
     client.call("POST", PODS, pod("told", "sh", "-c", "echo begin; sleep 4; date +%s.%N; sleep 2"))
-    _until(client, "told", "Running")
+    wait_until(client, "told", "Running")
     late: list[float] = []
 
     def follow() -> None:
