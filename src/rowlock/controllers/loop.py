@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from rowlock import objects
@@ -110,7 +110,10 @@ class _Loop:
                     waiter.set_result(None)
             if change.kind is not None:
                 for controller in controllers_by_kind.get(change.kind, ()):
-                    await self._wake(controller, change)
+                    left = self._wake(controller, change)
+                    while left is not None:
+                        await asyncio.sleep(0)
+                        left = self._wake(controller, change, left)
             if self.early_queues is not None and change.type != "Added":
                 await self._start_early_queues(self.early_queues)
         await self._start_early_queues(self.early_queues or [])
@@ -129,17 +132,21 @@ class _Loop:
             if queue.timer:
                 queue.timer.cancel()
 
-    async def _wake(self, controller: Controller, change: Change) -> None:
+    def _wake(self, controller: Controller, change: Change, keys: Iterator[Key] | None = None) -> Iterator[Key] | None:
+        """Mark the keys that a change concerns as dirty, a slice of them at most: one object may concern thousands. Returns the keys
+        that are left, to be given to the next call; None for none."""
         try:
-            for number, key in enumerate(controller.keys(self.view, change), 1):
-                if number % TURNS_PER_SLICE == 0:  # one object may concern thousands of keys
-                    await asyncio.sleep(0)
+            keys = iter(controller.keys(self.view, change)) if keys is None else keys
+            for number, key in enumerate(keys, 1):
                 queue = self.queues.get((controller.name, key))
                 if queue is None:
                     queue = self.queues[controller.name, key] = _Queue(controller, key)
                 self._mark_dirty(queue)
+                if number == TURNS_PER_SLICE:
+                    return keys
         except Exception:
             log.exception("%s does not know whom %s of %s concerns", controller.name, change.type, change.kind)
+        return None
 
     def _mark_dirty(self, queue: _Queue) -> None:
         queue.dirty = True
