@@ -44,6 +44,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
         "-m", "benchmarks.api", "--large", "--rounds", "3", "--only", "growth,lists",
     ),
     "TrainJobs and Jobs": ("-m", "benchmarks.trainjobs"),
+    "What a start costs, beside an older build": ("-m", "benchmarks.starts"),
     "The store": ("benchmarks/store.py",),
     "The archive": ("-m", "benchmarks.archive"),
     "The planner": ("benchmarks/planner.py",),

@@ -6,6 +6,7 @@ The builds take turns, and the one that begins changes. Quiet machines only: a f
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import re
@@ -179,3 +180,8 @@ def main(ref: str = REF, rounds: int = ROUNDS, say: Callable[[str], object] = pr
     say(HEAD)
     for row in ROWS.values():
         say(row.text(ref))
+
+
+if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__).parse_args()  # it takes nothing, and answers --help
+    main()
