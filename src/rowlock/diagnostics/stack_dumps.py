@@ -15,7 +15,6 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from weakref import WeakKeyDictionary
 
@@ -133,13 +132,17 @@ async def _run_py_spy(tool: str, pid: int) -> StackDump:
     return StackDump(None, reason) if reason else StackDump(stacks.parse_stack(answer))
 
 
+def _run_tool(command: list[str], env: dict[str, str]) -> subprocess.CompletedProcess[bytes]:
+    """Raises TimeoutExpired, after the tool was killed."""
+    return subprocess.run(command, capture_output=True, env=env, timeout=_DUMP_TIMEOUT, check=False)
+
+
 async def _ask_py_spy(tool: str, pid: int, *flags: str) -> tuple[object, str]:
     """py-spy's JSON, and "" or why there is none."""
     command = [tool, "dump", "--json", "--nonblocking", *flags, "--pid", str(pid)]
     env = {**os.environ, "RUST_BACKTRACE": "0"}  # so that its last line is the error
     try:  # in a thread: an asyncio subprocess whose start is cancelled, as by a server that stops, may never report its end
-        run = partial(subprocess.run, command, capture_output=True, env=env, timeout=_DUMP_TIMEOUT)
-        done = await asyncio.get_running_loop().run_in_executor(_THREADS, run)
+        done = await asyncio.get_running_loop().run_in_executor(_THREADS, _run_tool, command, env)
     except subprocess.TimeoutExpired:
         return None, f"py-spy did not answer within {_DUMP_TIMEOUT:.0f} s"
     if done.returncode:
