@@ -133,7 +133,7 @@ async def _run_py_spy(tool: str, pid: int) -> StackDump:
 
 
 def _run_tool(command: list[str], env: dict[str, str]) -> subprocess.CompletedProcess[bytes]:
-    """Raises TimeoutExpired, after the tool was killed."""
+    """One call of py-spy. It is killed after `_DUMP_TIMEOUT` seconds; `subprocess` has an error of its own for that."""
     return subprocess.run(command, capture_output=True, env=env, timeout=_DUMP_TIMEOUT, check=False)
 
 
