@@ -37,7 +37,7 @@ LONGEST_AGO = 30 * 86400.0
 _KEPT, _MAX_BYTES = 4, 1 << 18
 _FRESH = 600.0
 """Seconds for which the last use of the first environment is not noted again."""
-_DELAY, _POLL, _LONGEST_IMPORT = 0.3, 0.25, 120.0
+_DELAY, _POLL, _LONGEST_IMPORT = 0.3, 0.25, 900.0
 """Seconds: from the server's start to the first import, between two looks whether it is done, and until it is given up."""
 
 Ask = Callable[..., Awaitable[dict[str, Any]]]
