@@ -11,8 +11,10 @@ import asyncio
 import gc
 import os
 import time
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -232,18 +234,21 @@ class Store:
         """All kinds at once, for controllers: the state of the kinds `initial` as Added changes, a bookmark, then everything that happens.
 
         The state is a snapshot at the first step; it yields to the event loop between chunks. Pods come last: the objects that they
-        refer to are known by then."""
+        refer to are known by then. What happens meanwhile is kept, because memory and journal may have lost it at the end of a long state."""
         frozen = [
             (kind, self.view.freeze(kind))
             for kind in sorted(kinds.KINDS, key=lambda k: k is kinds.POD)
             if kind in initial
         ]
-        watcher = Watcher(self)
-        for number, added in enumerate(change for kind, items in frozen for change in _as_added(kind, items)):
-            yield added
+        revision, missed = self.revision, deque[Change]()
+        watcher = Watcher(self, since=revision)
+        state = (change for kind, items in frozen for change in _as_added(kind, items))
+        for number, change in enumerate(chain(state, (Change("Bookmark", revision),), _taken_from(missed))):
+            yield change
             if number % CHANGES_PER_TURN == CHANGES_PER_TURN - 1:
                 await asyncio.sleep(0)
-        del frozen
+                missed.extend(watcher.take() or ())
+        del frozen, state
         while True:
             for change in await watcher.next():
                 yield change
@@ -389,6 +394,12 @@ def _as_added(kind: Kind, items: Iterable[tuple[Key, Object, bytes]]) -> Iterato
     """The initial Added changes of a watch without a `since`."""
     for key, obj, encoded in items:
         yield StoredChange("Added", objects.revision(obj), kind, obj, None, encoded, key=key)
+
+
+def _taken_from(changes: deque[Change]) -> Iterator[Change]:
+    """The changes of a queue that grows meanwhile, until it is empty."""
+    while changes:
+        yield changes.popleft()
 
 
 def _to_change(row: Row, old: bytes | None) -> StoredChange:

@@ -80,18 +80,25 @@ class Watcher:
             await source.wait_for_revision(self._since)
         listener = self._make_listener(try_deliver) if try_deliver else None
         while True:
-            if self._cursor is None and self._since >= source.watch_cache.floor:
-                self._cursor = source.watch_cache.cursor(self._kind, self._namespace, self._since)
-            changes: Sequence[StoredChange] | None = self._cursor.take() if self._cursor else None
+            changes = self.take()
             if changes is None:  # trimmed from memory: read the journal
-                self._cursor = None
                 changes, self._since = await source.read_missed(self._kind, self._since)
-            else:
-                self._since = source.revision
             if visible := self._visible_changes(changes):
                 return visible
             if self._cursor and not await self._cursor.wait(self._bookmark_interval, listener):
                 return (Change("Bookmark", source.revision),)
+
+    def take(self) -> Sequence[StoredChange] | None:
+        """The changes since the last call, of all objects of the kind, without waiting; None when some are no longer in memory."""
+        source = self._source
+        if self._cursor is None and self._since >= source.watch_cache.floor:
+            self._cursor = source.watch_cache.cursor(self._kind, self._namespace, self._since)
+        changes = self._cursor.take() if self._cursor else None
+        if changes is None:
+            self._cursor = None
+        else:
+            self._since = source.revision
+        return changes
 
     def _make_listener(self, try_deliver: TryDeliver) -> Listener:
         """The listener that filters changes and passes them to `try_deliver` while the watcher's task waits."""
