@@ -38,9 +38,10 @@ def stands_still() -> float:
 
 @dataclass(frozen=True, slots=True)
 class _ParsedTask:
-    """A cached task: what `pod` was parsed to, for a gang with these pod sets."""
+    """A cached task: what this revision of its pod was parsed to, for a gang with these pod sets. It keeps no pod in memory: pods of ended
+    jobs may be many."""
 
-    pod: Object
+    revision: int
     pod_sets: frozenset[str]
     classes_epoch: int
     task: Task
@@ -356,14 +357,14 @@ class SnapshotTracker:
         pod_key = key(pod)
         known = self.parsed_tasks.get(pod_key)
         epoch = self.classes_epoch
-        if known and known.pod is pod and known.pod_sets == pod_sets and known.classes_epoch == epoch:
+        if known and known.revision == revision(pod) and known.pod_sets == pod_sets and known.classes_epoch == epoch:
             return known.task
         task = from_objects.parse_task(pod, pod_sets)
         if self.identity.plans_volumes and self.view is not None:
             task = self.volumes.with_volumes(self.view, pod_key, task)
         if known is not None and known.task == task and known.task.verdict == task.verdict:
             task = known.task
-        self.parsed_tasks[pod_key] = _ParsedTask(pod, pod_sets, epoch, task)
+        self.parsed_tasks[pod_key] = _ParsedTask(revision(pod), pod_sets, epoch, task)
         return task
 
     def _waits_for_group(self, pod: Object) -> bool:
