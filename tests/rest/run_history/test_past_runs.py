@@ -18,7 +18,7 @@ from rowlock.archive.database import Statement
 from rowlock.archive.records import PodRecord, RunRecord
 from rowlock.objects import Object
 from rowlock.rest.run_history import recorder
-from rowlock.rest.run_history.past_logs import Life, _sort_by_age
+from rowlock.rest.run_history.past_logs import Life, _sort_by_age, choose_container
 from rowlock.rest.run_history.past_workloads import PastRun, _ran_for
 
 NAMESPACE = "runai-team-a"
@@ -197,6 +197,14 @@ def test_the_ranks_of_which_a_job_was_made_smaller_are_in_its_log(world: World, 
     for container, seen in (("", ["[rank 1] now", "[rank 2] line 0"]), ("other", ["[rank 1] now"])):
         followed = get_text(world, logs, follow="true", container=container)
         assert sorted(followed.splitlines()) == seen, "who follows gets them, too, where they have his container"
+
+
+def test_an_init_container_is_read_only_when_it_is_named() -> None:
+    """`logs` of a job whose pods wait for the end of an init container tells why they wait."""
+    init, main = Life("p", "u", "init-pytorch", 0, 1.0, is_init=True), Life("p", "u", "main", 0, 2.0)
+    assert choose_container([init], "", {}) == []
+    assert choose_container([init, main], "", {}) == [main]
+    assert choose_container([init, main], "init-pytorch", {}) == [init]
 
 
 def test_restarts_within_one_second_are_in_their_order() -> None:

@@ -46,6 +46,8 @@ class Life:
     record: LogRecord | None = None
     is_current: bool = True
     """For a life at the kubelet: whether it is the current run of the container, not the previous one."""
+    is_init: bool = False
+    """For a life at the kubelet: whether it is one of an init container."""
 
 
 async def find_lives(call: RestCall, uid: str) -> list[Life]:
@@ -75,23 +77,21 @@ def _lives_of_pod(pod: Object) -> list[Life]:
     """The lives that the kubelet has: the current run of each container and init container, and the previous one."""
     place = objects.name(pod), objects.uid(pod)
     lives = [
-        Life(*place, run.container, run.number, objects.seconds(run.terminated["startedAt"]), is_current=run.is_current)
+        Life(*place, run.container, run.number, objects.seconds(began), is_current=run.is_current, is_init=run.is_init)
         for run in ranks.ended_runs(pod)
-        if run.terminated.get("startedAt")
+        if (began := run.terminated.get("startedAt"))
     ]
-    for status in (
-        *objects.dig(pod, "status.initContainerStatuses", []),
-        *objects.dig(pod, "status.containerStatuses", []),
-    ):
-        if began := objects.dig(status, "state.running.startedAt"):
-            count = int(status.get("restartCount") or 0)
-            lives.append(Life(*place, str(status.get("name")), count, objects.seconds(began)))
+    for field, is_init in (("initContainerStatuses", True), ("containerStatuses", False)):
+        for status in objects.dig(pod, f"status.{field}", []):
+            if began := objects.dig(status, "state.running.startedAt"):
+                count = int(status.get("restartCount") or 0)
+                lives.append(Life(*place, str(status.get("name")), count, objects.seconds(began), is_init=is_init))
     return lives
 
 
 def choose_container(lives: list[Life], requested: str, job: Object, whose: str = "") -> list[Life]:
-    """The lives of one container per rank: the requested one, else the first of the replica's template. Raises BadRequest if there are
-    lives but none of the requested container; `whose` names the pod or job in the message."""
+    """The lives of one container per rank: the requested one, else the first of the replica's template, never an init container that was
+    not requested. Raises BadRequest if there are lives but none of the requested container; `whose` names the pod or job in the message."""
     if requested:
         chosen = [life for life in lives if life.container == requested]
         if lives and not chosen:
@@ -103,7 +103,7 @@ def choose_container(lives: list[Life], requested: str, job: Object, whose: str 
         for spec in replica_specs(job).values()
         if (containers := objects.dig(spec, "template.spec.containers", []))
     }
-    return [life for life in lives if life.container in firsts] or lives
+    return [life for life in lives if life.container in firsts] or [life for life in lives if not life.is_init]
 
 
 def choose_attempt(lives: list[Life], name: str, attempt: int | None, *, previous: bool) -> dict[str, Life]:
@@ -249,7 +249,7 @@ async def _live_or_archived(call: RestCall, job: Object, options: LogOptions) ->
     try:
         return await logs.workload_logs(call, _lines_of_removed(call, job, removed, options))
     except (NotFound, BadRequest):
-        if options.follow or not await find_lives(call, objects.uid(job)):
+        if options.follow or not choose_container(await find_lives(call, objects.uid(job)), options.container, job):
             raise
     return await _answer_merged(call, job, options, None)
 
@@ -287,7 +287,9 @@ async def pod_logs(call: RestCall) -> Any:
             return await logs.pod_logs(call)
         except (NotFound, BadRequest):
             pod = logs.find_pod(workload, str(call.path["pod"])) if options.follow else None
-            if (pod is not None and objects.uid(pod)) or not await find_lives(call, objects.uid(job)):
+            if (pod is not None and objects.uid(pod)) or not choose_container(
+                await find_lives(call, objects.uid(job)), options.container, job, str(call.path["pod"])
+            ):
                 raise
     return await _answer_pod(call, job, options, attempt)
 
