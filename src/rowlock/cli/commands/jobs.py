@@ -62,9 +62,9 @@ def index(line: CommandLine) -> None:
 
 
 _DOUBT = "It completed, but"
+"""How the server's remark on a doubtful result of a completed job begins."""
 _OPERATORS_KINDS = ("PyTorchJob", "TFJob", "MPIJob", "XGBoostJob", "PaddleJob", "JAXJob")
 """Kinds of the training operator, whose `runPolicy` has a backoffLimit."""
-"""How the server's remark on a doubtful result of a completed job begins."""
 
 
 def _parse_phase(word: str | None) -> str:
