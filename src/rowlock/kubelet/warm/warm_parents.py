@@ -153,9 +153,11 @@ class WarmParents:
 
     def _make_parent(self, warm_spec: Mapping[str, Any]) -> None:
         if (parent := self._parents.get(warm_spec["key"])) is not None:
-            return None if warm_spec.get("is_ahead") else parent.hurry()
+            if not warm_spec.get("is_ahead"):
+                parent.hurry()
+            return
         if not self._is_worth_parent(warm_spec["key"]):
-            return None
+            return
         host_end, parent_end = socket.socketpair()
         os.set_inheritable(parent_end.fileno(), True)
         is_ahead = bool(warm_spec.get("is_ahead"))
@@ -171,9 +173,8 @@ class WarmParents:
             self._parents[warm_spec["key"]] = _Parent(pid, host_end, is_ahead=is_ahead)
             while len(self._parents) > MAX_PARENTS:
                 self._kill_parent(next(iter(self._parents)))
-            return None
+            return
         host_end.close()
-        return None
 
     def _is_worth_parent(self, key: str) -> bool:
         """Whether programs of this environment are likely to come again."""
