@@ -464,5 +464,16 @@ def test_no_paths_of_one_machine() -> None:
 
 def test_prose_uses_plain_words() -> None:
     """Users, clients and processes are named, and no callback has ears: `docs/design/glossary.md` has the field's words."""
-    for place, word in prose_matches(r"(?i)\b(he|his|him|himself|hears|ears|dearest|whoever)\b"):
+    translated = r"(?i)\b(he|his|him|himself|hears|ears|dearest|whoever)\b"
+    for place, word in (*prose_matches(translated), *matches_in_page_comments(translated)):
         raise AssertionError(f"{place}: {word!r}: name the user, client or function that is meant")
+
+
+def matches_in_page_comments(pattern: str) -> Iterator[tuple[str, str]]:
+    """As `prose_matches`, in the comments of the web UI's sources."""
+    for name in tracked_files():
+        if name.startswith("ui/src/") and name.endswith((".ts", ".svelte")):
+            for number, line in enumerate((REPO / name).read_text(encoding="utf-8").split("\n"), 1):
+                comment = re.search(r"(?:^\s*|\s)(?://|/\*|\*|<!--)\s.*", line)
+                for match in re.finditer(pattern, comment[0] if comment else ""):
+                    yield f"{name}:{number}", match[1]

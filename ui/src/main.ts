@@ -2,5 +2,5 @@ import { mount } from "svelte";
 import App from "./App.svelte";
 import "./app.css";
 
-document.getElementById("shell")?.remove(); // it stood here until there was something to show
+document.getElementById("shell")?.remove(); // the placeholder until now
 mount(App, { target: document.body });

@@ -20,10 +20,10 @@ function serve(port: Port): void {
       ports.delete(port);
       return;
     }
-    stream.follow(data.key, data.url); // before it hears of a session that is over, which may not be its own
+    stream.follow(data.key, data.url); // first, so that a page is not told about the end of another session
     const isNew = !ports.has(port);
     ports.add(port);
-    port.postMessage({ type: "state", state: stream.state, key: stream.key }); // also to a page that comes back: another may have begun the same session
+    port.postMessage({ type: "state", state: stream.state, key: stream.key }); // also to a page that returns: another page may have started the same session
     if (isNew) {
       port.postMessage({ type: "reset", rows: [...stream.rows.values()] });
       if (stream.state === "live") port.postMessage({ type: "ready", time: Date.now() / 1000 });

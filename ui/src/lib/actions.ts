@@ -1,4 +1,4 @@
-// What can be done with workloads, and the command that does the same.
+// Actions on workloads, and the equivalent commands.
 
 import { ApiError, call } from "./api";
 import { shellWord } from "./format";
@@ -37,14 +37,14 @@ export const DELETE: Action = {
 };
 export const ACTIONS = [STOP, RUN, DELETE];
 
-/** The same as a command; one line for each project. */
+/** The equivalent commands, one line for each project. */
 export function commandsFor(action: Action, rows: Row[]): string[] {
   const byProject = new Map<string, string[]>();
   for (const row of rows) byProject.set(row.projectName, [...(byProject.get(row.projectName) ?? []), shellWord(row.name)]);
   return [...byProject].map(([project, names]) => `rowlock ${action.command} ${names.join(" ")} -p ${shellWord(project)}`);
 }
 
-/** Carry it out for all, a few at a time; the sentences of those that were refused. */
+/** Apply the action to all, a few at a time. Returns the messages of refused ones. */
 export async function performAll(action: Action, rows: Row[]): Promise<string[]> {
   const refusals: string[] = [];
   const waiting = [...rows];

@@ -21,7 +21,7 @@ export function sessionKey(): string {
   return localStorage.getItem(KEY) ?? "";
 }
 
-/** Forget the session of this key, unless another has begun since: what ended late takes no newer one with it. */
+/** Forget the session of this key, unless a newer one has begun. */
 export function forgetSession(key: string): void {
   if (sessionKey() === key) localStorage.removeItem(KEY);
 }
@@ -65,7 +65,7 @@ export async function call<T>(method: string, path: string, body?: unknown, head
 
 const watchers = new Set<(answer: Response) => void>();
 
-/** Call `then` with each answer to a session, until the result is called. */
+/** Call `then` with each response; returns a function that stops this. */
 export function watchAnswers(then: (answer: Response) => void): () => void {
   watchers.add(then);
   return () => watchers.delete(then);
@@ -101,7 +101,7 @@ async function errorOf(answer: Response): Promise<ApiError> {
   }
 }
 
-/** What went wrong, in the server's own words where it has said some: each mistake, if it named them. */
+/** The error in the server's own words, each field error if it named some. */
 export function sentenceOf(error: unknown): string {
   if (error instanceof ApiError && error.issues.length) return error.issues.map((issue) => issue.details).join(" ");
   return error instanceof Error ? error.message : String(error);

@@ -1,4 +1,4 @@
-// What a dialog of the Assets page does, as a command of `runai`'s second generation; "" where none does it.
+// The equivalent `runai` CLI V2 commands for the dialogs of the Assets page; "" where there is none.
 
 import type { Asset } from "./assets";
 import { flagsOf, withProgram } from "./flags";
@@ -8,7 +8,7 @@ import { requestSpec } from "./training";
 
 const NOUNS: Record<string, string> = { environment: "environment", compute: "compute", datasource: "datasource", credentials: "credential", templates: "template" };
 
-/** `key=value` parts of one flag, from the fields of a spec; a word alone stands for a switch that is on, or off. */
+/** `key=value` parts of one flag, from the fields of a spec; a switch is a single word. */
 interface Parts {
   flag: string;
   fields: Record<string, string>;
@@ -30,7 +30,7 @@ const NEW_CLAIM: Parts = {
   flag: "--new-pvc", fields: { "claimInfo.size": "size", path: "path", claimName: "claimname", "claimInfo.storageClass": "storageclass" },
   on: { "claimInfo.accessModes.readWriteMany": "accessmode-rwm", ephemeral: "ephemeral", ...READ_ONLY },
 };
-/** The fields of a credential that are no secret, with their flags. */
+/** The public fields of a credential and their flags. */
 const CREDENTIALS: Record<string, Record<string, string>> = {
   "credentials/access-key": { accessKeyId: "--access-key-id" },
   "credentials/password": { user: "--user" },
@@ -38,7 +38,7 @@ const CREDENTIALS: Record<string, Record<string, string>> = {
   "credentials/ngc-api-key": {},
 };
 
-/** Make the asset that a form holds. `scope` is the key of one: `project:ID`, `cluster:UUID`. */
+/** Create the asset of a form. `scope` is the key of a scope: `project:ID`, `cluster:UUID`. */
 export function createCommand(path: string, name: string, description: string, scope: string, projectName: string, spec: Spec): string {
   const [group = ""] = path.split("/");
   const noun = NOUNS[group];
@@ -75,7 +75,7 @@ function partWords({ flag, fields, on = {}, off = {} }: Parts, spec: Spec): stri
     const word = value === true ? on[path] : value === false ? off[path] : undefined;
     if (key && !String(value).includes(",")) parts.push(`${key}=${String(value)}`);
     else if (word) parts.push(word);
-    else if (!(word === "" || (typeof value === "boolean" && (value ? off : on)[path] !== undefined))) return undefined; // what the flag says by itself
+    else if (!(word === "" || (typeof value === "boolean" && (value ? off : on)[path] !== undefined))) return undefined; // the flag implies it
   }
   return [flag, parts.join(",")];
 }
@@ -85,10 +85,10 @@ function flat(prefix: string, value: unknown): [string, unknown][] {
   return Object.entries(value).flatMap(([name, inner]) => flat(prefix ? `${prefix}.${name}` : name, inner));
 }
 
-/** Of a credential of one's own: its fields that are no secret, by the keys of an item. */
+/** The public fields of a user's own credential, by the keys of an item. */
 const OWN: Record<string, Record<string, string>> = { accessKey: { accessKeyId: "access-key-id" }, password: { user: "user" }, dockerRegistry: { user: "user", url: "url" }, ngcApiKey: {} };
 
-/** Keep a credential of one's own. */
+/** Create a user's own credential. */
 export function ownCommand(type: string, name: string, description: string, spec: Spec): string {
   const pairs = (spec["keyValuePairs"] ?? []) as { key: string }[];
   if (type === "genericSecret" && pairs.length > 1) return "";
@@ -98,7 +98,7 @@ export function ownCommand(type: string, name: string, description: string, spec
   return type in OWN || type === "genericSecret" ? words.map(shellWord).join(" ") : "";
 }
 
-/** Delete an asset; `group` is the tab that it stands on. */
+/** Delete an asset; `group` is its tab. */
 export function deleteCommand(group: string, { meta }: Asset, projectName: string): string {
   if (group === "mine") return `runai my-credential delete ${shellWord(meta.name)}`;
   const noun = NOUNS[group];

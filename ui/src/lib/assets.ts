@@ -1,16 +1,16 @@
-// The kinds of assets and their forms: one row for each. Which kinds of data sources and credentials there are, and which fields
-// they have, the server's own OpenAPI document says; a row here gives them their words, and one that is missing costs only those.
+// The kinds of assets and their forms, one row for each. The server's OpenAPI document says which kinds of data sources and credentials
+// exist and which fields they have; a row here adds titles, and a kind without a row is shown without them.
 
 import type { FormField } from "./forms";
 
 export interface AssetForm {
-  /** The last part of its address below `asset/`. */
+  /** The last part of the path below `asset/`. */
   path: string;
-  /** The server's word in `meta.kind`. */
+  /** The value of `meta.kind`. */
   kind: string;
   title: string;
   fields: FormField[];
-  /** False: the server has no such kind, and says why. */
+  /** False: the server refuses this kind and says why. */
   isServed: boolean;
 }
 
@@ -21,15 +21,15 @@ export interface Asset {
   };
   spec?: Record<string, unknown>;
   master?: { spec?: Record<string, unknown> } | null;
-  /** Of a template: the data sources that it names. */
+  /** Only for a template: the data sources that it names. */
   assets?: { datasources?: { id: string; kind?: string }[] } | null;
-  /** Of a template: whether it can be submitted as it is, and why not. */
+  /** Only for a template: whether it can be submitted as it is, and why not. */
   runnable?: { isRunnable: boolean; issue: string | null };
 }
 
-const OPEN = "it has no image"; // the server's words for a template that leaves the image to whoever uses it
+const OPEN = "it has no image"; // the server's message for a template that leaves the image open
 
-/** Why the server refuses a template that it took once; "" for one that can be used. */
+/** Why the server would now refuse a template that it once accepted; "" for a usable one. */
 export function refusalOf({ runnable }: Asset): string {
   const issue = runnable?.issue ?? "";
   return issue && issue !== OPEN ? `It cannot be used as it is: ${issue}` : "";
@@ -47,9 +47,9 @@ export const PROGRAM_FIELDS: FormField[] = [
   text("workingDir", "Working directory", "the image's own"),
   { path: "environmentVariables", title: "Environment variables", type: "pairs" },
 ];
-/** Of this machine's own programs: no image, and no entrypoint that arguments could follow. */
+/** The fields for programs of this machine: no image, and no entrypoint that arguments could follow. */
 export const HOST_FIELDS: FormField[] = [need("command", "Command", "python train.py"), text("workingDir", "Working directory", "/home/you/project"), ...PROGRAM_FIELDS.slice(4)];
-/** Of a template, which may leave the image to whoever uses it. */
+/** The fields of a template, which may leave the image open. */
 export const OPEN_FIELDS: FormField[] = PROGRAM_FIELDS.map((field) => ({ ...field, isRequired: false }));
 const PULL_POLICIES = [["", "the node's default"], ["Always", "Always"], ["IfNotPresent", "IfNotPresent"], ["Never", "Never"]] as const;
 export const ENVIRONMENT: AssetForm = {
@@ -103,7 +103,7 @@ const ROWS: AssetForm[] = [
   row("credentials/generic-secret", "Any secret", { path: "keyValuePairs", title: "Keys and values", type: "pairs", nameField: "key", placeholder: "KEY=VALUE, one a line" }, EXISTING),
   row("credentials/ngc-api-key", "NGC API key", secret("ngc_api_key", "Key"), EXISTING),
 ];
-const UNSAID = ["passwordAssetId", "defaultMode", "mountPropagation"]; // other words for the same, and what hardly anybody sets
+const UNSAID = ["passwordAssetId", "defaultMode", "mountPropagation"]; // synonyms, and fields that are hardly ever set
 
 interface OpenApi {
   paths: Record<string, { post?: { requestBody?: { content: { "application/json": { schema: Schema } } } } }>;
@@ -118,10 +118,10 @@ interface Schema {
   properties?: Record<string, Schema>;
 }
 
-/** A field that names a credential, with those of the scope to choose from; what it names now stays there. */
+/** A field that names a credential: a choice among those of the scope and the present value. */
 export function withCredentials(field: FormField, known: Asset[], scope: string, chosen: string): FormField {
   const { credentials = [], isRequired, placeholder = "" } = field;
-  const projectId = /^project:(.*)$/.exec(scope)?.[1]; // a data source of a wider scope names what each project has under that name
+  const projectId = /^project:(.*)$/.exec(scope)?.[1]; // in a wider scope the name stands for each project's own credential
   const fitting = known.filter(({ meta }) => credentials.includes(meta.kind) && (projectId === undefined || String(meta.projectId) === projectId));
   const names = [...new Set(fitting.map(({ meta }) => meta.name))].sort();
   const isKnown = fitting.some(({ meta }) => chosen === meta.name || chosen === meta.id);
@@ -130,19 +130,19 @@ export function withCredentials(field: FormField, known: Asset[], scope: string,
   return { ...field, options: [["", none], ...names.map((name) => [name, name] as const), ...others] };
 }
 
-/** A credential of one's own, as the REST API answers it. */
+/** A user's own credential, as the REST API answers it. */
 export interface OwnCredential { id: string; name: string; type: string; description: string | null; createdAt: string; spec: Record<string, unknown> }
 
 export function assetOfOwn({ id, name, type, description, createdAt, spec }: OwnCredential): Asset {
   return { meta: { id, kind: type, name, description, scope: "yours alone", createdBy: "you", createdAt }, spec };
 }
 
-/** The forms of a user's own credentials: those of a project's, which may be a Secret that is there already, and these may not. */
+/** The forms of a user's own credentials: as a project's, but without the choice of an existing Secret. */
 export function ownForms(document: OpenApi): AssetForm[] {
   return formsOf(document, "credentials").map((form) => ({ ...form, fields: form.fields.filter(({ path }) => path !== EXISTING.path) }));
 }
 
-/** The forms of a group, "datasource" or "credentials": those that the server has first, then those that it refuses. */
+/** The forms of a group, "datasource" or "credentials": supported ones first, then those that the server refuses. */
 export function formsOf(document: OpenApi, group: string): AssetForm[] {
   const served: AssetForm[] = [];
   for (const [path, { post }] of Object.entries(document.paths)) {
@@ -167,7 +167,7 @@ function servedForm(document: OpenApi, path: string, kind: string, { properties 
   return { path, kind: kind || word, isServed: true, title: worded?.title ?? `${word[0]?.toUpperCase()}${word.slice(1)}`, fields: named.map((field) => (required.includes(field.path) && field.type !== "switch" ? { ...field, isRequired: true } : field)) };
 }
 
-/** A field that has no words of its own here. */
+/** A field without a title in this file. */
 function fieldOf(name: string, schema: Schema): FormField {
   const words = name.replace(/([a-z])([A-Z])/g, "$1 $2").toLowerCase();
   const base = { path: name, title: `${words[0]?.toUpperCase()}${words.slice(1)}`, placeholder: schema.description ?? "" };

@@ -1,4 +1,4 @@
-// The charts' library, in a file of its own that is loaded when somebody looks at figures.
+// The chart library, in a file of its own that is loaded with the first chart.
 
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";

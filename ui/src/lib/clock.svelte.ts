@@ -1,4 +1,4 @@
-// By which clock times are written: this machine's, or UTC.
+// The clock by which times are written: local or UTC.
 
 import { remember, remembered } from "./prefs";
 

@@ -1,16 +1,16 @@
-// The cluster's cards and who is on them, and the order in which workloads wait.
+// The cluster's GPU cards and their holders, and the order of waiting workloads.
 
 import type { Card, CardHolder as Holder, NodeCards } from "./answers";
 import type { Row } from "./types";
 
 export type { Card, NodeCards, WaitingGang as Waiting, WaitingOrder } from "./answers";
 
-/** Whether pods of a node that is full or away may still come to it. */
+/** Whether a node accepts new pods. */
 export function isOpen(node: NodeCards): boolean {
   return node.status === "Ready" && !node.unschedulable;
 }
 
-/** GPUs of all nodes: what there is, what somebody holds, what is free on nodes that take pods. */
+/** GPUs of all nodes: total, held, and free on nodes that accept pods. */
 export function countGpus(nodes: NodeCards[]): { total: number; allocated: number; idle: number; closed: number } {
   let total = 0;
   let allocated = 0;
@@ -24,16 +24,16 @@ export function countGpus(nodes: NodeCards[]): { total: number; allocated: numbe
 }
 
 export interface DrawnCards {
-  /** `isNamed` of those whose holders are known to be on them. */
+  /** `isNamed`: its holders are known to be on this card. */
   cards: (Card & { isNamed: boolean })[];
   /** Whether every holder's card is known. */
   areNumbered: boolean;
-  /** Holders for whom no card has room: nothing is known of what they hold together. */
+  /** Holders that fit on no card: their cards are unknown. */
   others: Holder[];
 }
 
-/** The cards of a node with all holders. One whose card nobody names, since the node's kubelet chose it, stands on a card that has room,
- *  so that a card that looks idle is one: only not which. */
+/** The cards of a node with all holders. A holder whose card is unknown (the kubelet chose it) is put on a card with room,
+ *  so that the number of idle cards is right, though not which they are. */
 export function drawnCards(node: NodeCards): DrawnCards {
   const cards = node.cards.map((card) => ({ ...card, holders: [...card.holders], isNamed: card.holders.length > 0 }));
   const others: Holder[] = [];
@@ -49,13 +49,13 @@ export function drawnCards(node: NodeCards): DrawnCards {
   return { cards, areNumbered: node.elsewhere.length === 0, others };
 }
 
-/** How many GPUs are at work now: the sum of what the measured ones say; undefined where none is measured. */
+/** The number of busy GPUs: the sum of the measured utilizations; undefined where none is measured. */
 export function usedGpus(nodes: NodeCards[]): number | undefined {
   const measured = nodes.flatMap((node) => node.cards.map((card) => card.utilization)).filter((percent) => percent !== null);
   return measured.length ? measured.reduce((sum, percent) => sum + percent / 100, 0) : undefined;
 }
 
-/** Labels of places that nodes have, in the order of the first that has them. */
+/** The topology labels of the nodes, in order of appearance. */
 export function placesOf(nodes: NodeCards[]): string[] {
   return [...new Set(nodes.flatMap((node) => node.topology.map((place) => place.label)))];
 }
@@ -78,7 +78,7 @@ export function holderName(holder: Holder): string {
 const TONES = 6;
 const tones = new Map<string, number>();
 
-/** A tone for a name: it keeps it while the page is open, and neighbours differ: names take the tones in turn. */
+/** A colour for a name, kept while the page is open. Names take the colours in turn, so neighbours differ. */
 export function toneOf(name: string): number {
   const tone = tones.get(name) ?? tones.size % TONES;
   tones.set(name, tone);
@@ -87,7 +87,7 @@ export function toneOf(name: string): number {
 
 const FAILED = new Set(["Failed", "Degraded"]);
 
-/** What went wrong lately, the newest first. */
+/** Recent failures, newest first. */
 export function recentFailures(rows: Iterable<Row>, count: number): Row[] {
   const failed = [...rows].filter((row) => FAILED.has(row.phase));
   return failed.sort((a, b) => (a.phaseUpdatedAt < b.phaseUpdatedAt ? 1 : -1)).slice(0, count);

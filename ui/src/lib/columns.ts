@@ -1,4 +1,4 @@
-// The columns of the Workloads table: what is shown, how it is sorted, which are there at first.
+// The columns of the Workloads table: text, order, and which are shown by default.
 
 import { age, bytesOf, localTime, number, span, took, utcTime } from "./format";
 import { selectItems, type Filter, type TableColumn } from "./table";
@@ -16,7 +16,7 @@ const word = (key: keyof Row, title: string, isShown: boolean, width = 120): Col
   width,
 });
 
-/** An amount of memory, written as Kubernetes does: sorted by its bytes. None, or 0Mi, is no amount. */
+/** A column of memory quantities, sorted by bytes. 0Mi counts as none. */
 const memory = (key: "gpuMemoryRequest" | "gpuMemoryAllocation" | "cpuMemoryRequest" | "cpuMemoryAllocation", title: string, absence: (row: Row) => string): Column => ({
   ...word(key, title, false),
   text: (row) => (bytesOf(row[key] ?? "") ? (row[key] ?? "") : ""),
@@ -237,7 +237,7 @@ function pendingSeconds(row: Row, now: number): number {
   return Math.max(0, (end ? Date.parse(end) : now) - Date.parse(row.createdAt)) / 1000;
 }
 
-/** Of one that has ended in tenths of a second, where they are known: times of a job have whole seconds. */
+/** The duration of an ended workload, in tenths of a second where they are known: a job's own times have whole seconds. */
 function ranFor(row: Row, now: number): string {
   const seconds = runningSeconds(row, now);
   return row.completedAt && !Number.isInteger(seconds) ? took(seconds) : span(seconds);
@@ -247,7 +247,7 @@ function runningSeconds(row: Row, now: number): number {
   return Math.max(0, (row.completedAt ? Date.parse(row.completedAt) : now) - Date.parse(row.ranAt ?? row.createdAt)) / 1000;
 }
 
-/** The rows that a search and all filters leave, sorted. */
+/** The rows that match the search and all filters, sorted. */
 export function selectRows(all: Iterable<Row>, search: string, filters: Filter[], key: string, isDescending: boolean): Row[] {
   return selectItems(all, COLUMNS, { search, filters, sort: { key, isDescending } }, searchText, (row) => row.id);
 }

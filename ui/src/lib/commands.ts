@@ -1,4 +1,4 @@
-// What the command palette offers: pages, things to do, and every workload with its parts.
+// The entries of the command palette: pages, actions, and every workload with its tabs.
 
 import { ACTIONS, type Action } from "./actions";
 import { requested } from "./requested.svelte";
@@ -20,7 +20,7 @@ function open(...parts: string[]): () => void {
   return () => go(...parts);
 }
 
-/** The page of the workload, which asks before it does anything that cannot be undone. */
+/** The page of the workload; it asks before it does anything that cannot be undone. */
 function begin(row: Row, action: Action["name"]): void {
   go("workloads", row.id, "events");
   requested.value = { action, id: row.id };
@@ -34,7 +34,7 @@ function fixedEntries(): Entry[] {
   ];
 }
 
-/** The entries that have every word, those that begin with the first word before others. */
+/** The entries that contain every word; those that begin with the first word come first. */
 export function findEntries(text: string, rows: Iterable<Row>, extra: Entry[]): Entry[] {
   const words = text.toLowerCase().split(/\s+/).filter(Boolean);
   const has = (entry: { title: string; about: string }): boolean => words.every((word) => `${entry.title} ${entry.about}`.toLowerCase().includes(word));

@@ -1,4 +1,4 @@
-// Two or more workloads side by side: what was asked for, field by field.
+// Two or more workloads side by side: their requests, field by field.
 
 import type { Phase, WorkloadKind } from "./answers";
 import { COLUMNS } from "./columns";
@@ -17,10 +17,10 @@ export interface Asked {
 }
 
 const OUTCOME = ["phase", "why", "runtime", "createdAt", "completedAt", "pods", "gpuAllocation", "nodes"];
-const ALWAYS_OTHERS = ["createdAt", "completedAt"]; // to mark them would tell nothing, and nor does a sentence that has another name in it
+const ALWAYS_OTHERS = ["createdAt", "completedAt"]; // these always differ, so they are not marked
 const LEFT_OUT = ["name", "id"];
 
-/** What became of them, and what they are, of the table's own columns. */
+/** Result and description, from the table's own columns. */
 export function outcomeFields(rows: Row[], now: number): Field[] {
   const columns = COLUMNS.filter((column) => !LEFT_OUT.includes(column.key));
   const ordered = [...OUTCOME.flatMap((key) => columns.filter((column) => column.key === key)), ...columns.filter((column) => !OUTCOME.includes(column.key))];
@@ -32,7 +32,7 @@ export function outcomeFields(rows: Row[], now: number): Field[] {
   return fields.filter((one) => one.values.some(Boolean));
 }
 
-/** What was asked for, by the path of each field. */
+/** The request, by the path of each field. */
 export function askedFields(asked: Asked[]): Field[] {
   const flat = asked.map((one) => {
     const found = new Map<string, string>();
@@ -65,7 +65,7 @@ function flatten(path: string, value: unknown, found: Map<string, string>): void
 
 const REQUEST = "rowlock.dev/request";
 
-/** What a workload that is deleted was asked for: its request, where it came with one, else what ran. */
+/** The request of a deleted workload, else the spec that ran. */
 export function askedOfRun(run: Run): Asked {
   const { command, image, replicas, resources, workingDir } = run.ran;
   const text = (run.manifest as { metadata?: { annotations?: Record<string, string> } } | null)?.metadata?.annotations?.[REQUEST];
@@ -73,12 +73,12 @@ export function askedOfRun(run: Run): Asked {
     const { spec, masterSpec = null } = JSON.parse(text ?? "{}") as Partial<Asked>;
     if (spec) return { spec, masterSpec };
   } catch {
-    // Whoever may write jobs may write nonsense there: what ran is known all the same.
+    // Users can write invalid JSON into this annotation: use the spec that ran.
   }
   return { spec: { command, image, replicas, resources, workingDir }, masterSpec: null };
 }
 
-/** A spec with the same types wherever it comes from: a command is words, one text in the API and a list in what was sent; so are groups. */
+/** A spec with uniform types: a command is one text in the API and a list in the request; groups likewise. */
 function evenSpec(spec: unknown): unknown {
   if (typeof spec !== "object" || spec === null) return spec;
   const { command, args, security, ...rest } = spec as Record<string, unknown>;
@@ -91,7 +91,7 @@ function evenSpec(spec: unknown): unknown {
   };
 }
 
-/** The words of a command line, as a shell would take them apart. */
+/** The words of a command line, split as a shell does. */
 export function splitWords(text: string): string[] {
   const words: string[] = [];
   let word: string | undefined;
@@ -106,7 +106,7 @@ export function splitWords(text: string): string[] {
   return word === undefined ? words : [...words, word];
 }
 
-/** What is known of a workload that is deleted, as a row. */
+/** A deleted workload as a row. */
 export function rowOfRun(run: Run): Row {
   const ranAt = run.phases.find((step) => step.phase === "Running")?.at;
   return {

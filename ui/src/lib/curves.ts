@@ -1,10 +1,10 @@
-// Curves of runs: the server reads them in the logs, as for `rowlock plot`; here they become charts.
+// Charts from curves of runs, which the server reads from the logs, as for `rowlock plot`.
 
 import type { Run as KeptRun } from "./answers";
 import { call, request } from "./api";
 import type { Chart } from "./figures";
 
-const MAX_POINTS = 4000; // of a curve: a chart has less pixels
+const MAX_POINTS = 4000; // per curve: a chart has fewer pixels
 
 export type { RunHeader } from "./answers";
 
@@ -12,7 +12,7 @@ export interface Run extends KeptRun {
   ran: { commandLine: string; command: string[]; image: string; workingDir: string; replicas: Record<string, number>; resources: unknown; code: Record<string, unknown> | null; environment: string[] };
 }
 
-/** Values that JSON does not have are words: "NaN", "Infinity", "-Infinity". */
+/** Values that JSON lacks come as "NaN", "Infinity", "-Infinity". */
 interface Curve {
   metric: string;
   axis: string;
@@ -24,7 +24,7 @@ export interface CurvesOfRun {
   curves: Curve[];
 }
 
-/** What the first rank that began printed, in all its attempts, as the server reads it. Throws ApiError. */
+/** The curves of the rank that began first, in all its attempts. Throws ApiError. */
 export async function readCurves(id: string, signal: AbortSignal): Promise<CurvesOfRun> {
   const path = `runs/${encodeURIComponent(id)}`;
   const run = await call<Run>("GET", path);
@@ -32,7 +32,7 @@ export async function readCurves(id: string, signal: AbortSignal): Promise<Curve
   return { run, curves: answer.curves };
 }
 
-/** A chart for each metric and axis, a line for each run that printed it. */
+/** One chart for each metric and axis, with one line for each run that has it. */
 export function curveCharts(read: CurvesOfRun[]): (Chart & { axis: string })[] {
   const charts = new Map<string, { name: string; axis: string; lines: { title: string; points: Map<number, number> }[] }>();
   const names = read.map(({ run }) => run.name);
@@ -52,14 +52,14 @@ export function curveCharts(read: CurvesOfRun[]): (Chart & { axis: string })[] {
   });
 }
 
-/** The rank whose program ended first with a code other than 0; those that were killed after it are not to blame. */
+/** The rank whose program ended first with a code other than 0; later ones were consequences. */
 export function firstFailure(run: Run): { rank: string; pod: string; code: number } | undefined {
   const culprit = /\brank (\d+)\b/.exec(run.verdict)?.[0];
   const failing = run.ranks.flatMap(({ rank, pod, pods }) => pods.filter((one) => one.exitCode).map((one) => ({ rank, pod, code: one.exitCode ?? 0 })));
   return failing.find((one) => one.rank === culprit) ?? (failing.length === 1 ? failing[0] : undefined);
 }
 
-/** Whose logs and figures there are: those of the pods, and those of ranks whose pods are gone; undefined `pods` are not known yet, and nobody of them is gone. */
+/** The sources of logs and figures: the pods, and ranks whose pods are gone. Undefined `pods` are not known yet, so none counts as gone. */
 export function rankSources(pods: { name: string; rank: string; status: string }[] | undefined, run: Run | undefined): { pod: string; title: string }[] {
   const ranks = run?.ranks ?? [];
   const order = new Map(ranks.map(({ pod }, index) => [pod, index]));

@@ -9,7 +9,7 @@ export interface DeletedRow extends Row {
   deletedAt: string;
 }
 
-/** What it asked for is known; it holds nothing any more. */
+/** The request is known; a deleted workload holds nothing. */
 export function rowOf(body: Workload): DeletedRow {
   const { requestedPods: pods, workloadRequestedResources: asked, additionalFields: more } = body;
   const end = body.completedAt ?? body.deletedAt;
@@ -46,7 +46,7 @@ const DELETED_AT: Column = {
 const HELD_NOW = ["gpuAllocation", "gpuMemoryAllocation", "cpuAllocation", "cpuMemoryAllocation", "idleGpus", "guaranteed", "connections"];
 const SHOWN = ["name", "type", "phase", "why", "projectName", "runtime", "deletedAt"];
 
-/** Those of the table, but for what only a workload that is there has. */
+/** The table's columns without those that only an existing workload has. */
 export const DELETED_COLUMNS: Column[] = [...COLUMNS.filter((column) => !HELD_NOW.includes(column.key)), DELETED_AT].map((column) => ({
   ...column,
   isShown: SHOWN.includes(column.key),

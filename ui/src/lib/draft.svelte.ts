@@ -1,5 +1,5 @@
-// A training that is being made, or a template of one: what there is to choose from, what the server says of what was chosen, and
-// how it is sent. Nothing is made before `create` or `keepTemplate`.
+// A new training or template: the choices, the server's answers about the current choice, and the submit.
+// Nothing is created before `create` or `keepTemplate`.
 
 import { ApiError, call, request, sentenceOf } from "./api";
 import { refusalOf, type Asset } from "./assets";
@@ -21,7 +21,7 @@ export interface Issue {
   details: string;
 }
 
-const UNDECIDED = [0, 500, 503, 504]; // after which a training may be there: the answer was lost, or the server did not know
+const UNDECIDED = [0, 500, 503, 504]; // after these the training may exist: the answer was lost, or the server did not know
 
 const BLANK: Partial<Training> = { sources: [], environment: undefined, compute: undefined, general: {}, priority: "", isMasterDifferent: false, masterEnvironment: undefined, masterCompute: undefined, isMasterMounting: true };
 
@@ -35,14 +35,14 @@ export class Draft {
   priorities = $state.raw<string[]>([]);
   kept = $state.raw<{ environments: Environment[]; computes: Compute[]; sources: Source[] }>({ environments: [], computes: [], sources: [] });
   templates = $state.raw<Asset[]>([]);
-  /** The template that the form was filled with. */
+  /** The template that filled the form. */
   templateId = $state("");
   copied = $state.raw<Partial<Training>>({});
   issues = $state.raw<Issue[]>([]);
   problem = $state("");
   outcomes = $state.raw<Outcome[]>([]);
-  remarks = $state.raw<string[]>([]); // what its pods ask for and do not get on this machine
-  /** Why nobody knows whether it would start now; "" where that is known, or was not this user's to ask. */
+  remarks = $state.raw<string[]>([]); // what its pods request and do not get on this machine
+  /** Why it is unknown whether the job would start now; "" where it is known, or where the user may not ask. */
   unforeseen = $state("");
   manifest = $state("");
   yaml = $state("");
@@ -53,12 +53,12 @@ export class Draft {
   /** The template that is changed; undefined for a training, null for a new template. */
   readonly template: { id: string } | null | undefined;
 
-  /** The assets of the project that was chosen last. */
+  /** The assets of the project chosen last. */
   #loading: Promise<void> = Promise.resolve();
   #newest = new Newest();
-  /** The submit that was sent last, whole, and its key: sent again as it is, it is the same submit. */
+  /** The last submit and its idempotency key: the same body sent again counts as the same submit. */
   #sent = { text: "", key: "" };
-  #unanswered = $state(""); // a submit of which nobody knows whether it made something
+  #unanswered = $state(""); // a submit whose result is unknown
 
   constructor(template: { id: string } | null | undefined, type = "Distributed") {
     this.template = template;
@@ -69,7 +69,7 @@ export class Draft {
     return this.template !== undefined;
   }
 
-  /** Templates that the project may use, for the architecture that was chosen. */
+  /** Templates that the project may use, for the chosen architecture. */
   get fitting(): Asset[] {
     const type = workloadType(this.training);
     return this.templates.filter(({ meta }) => meta.workloadType === type && (meta.scopeType !== "project" || String(meta.projectId) === this.training.projectId));
@@ -97,7 +97,7 @@ export class Draft {
     await this.#loading;
   }
 
-  /** What somebody chose in the form; what goes wrong is said there. */
+  /** Run an action of the form; its error is shown in the form. */
   async attempt(act: () => Promise<void>): Promise<void> {
     try {
       await act();
@@ -106,17 +106,17 @@ export class Draft {
     }
   }
 
-  /** Fill the form with what another workload asked for. */
+  /** Fill the form with the request of another workload. */
   async copyWorkload(id: string): Promise<void> {
     const path = `workloads/distributed/${encodeURIComponent(id)}`;
     const original = await call<{ name: string; projectId: string; spec: Record<string, unknown>; masterSpec: Record<string, unknown> | null }>("GET", path);
-    const type = original.spec["distributedFramework"] ? "Distributed" : (rows.get(id)?.type ?? "Distributed"); // a job of one pod is called a training, too
+    const type = original.spec["distributedFramework"] ? "Distributed" : (rows.get(id)?.type ?? "Distributed"); // a job of one pod is also called a training
     const copied = copyOf(original.name, original.spec, original.masterSpec);
     this.#fill({ compute: { name: `as-${original.name}`, spec: {} }, ...copied, ...ofType(type), name: freeName(original.name) });
     await this.chooseProject(original.projectId);
   }
 
-  /** Fill the form with what a template says; "" begins from scratch. */
+  /** Fill the form from a template; "" for an empty form. */
   async useTemplate(id: string): Promise<void> {
     this.templateId = id;
     this.problem = "";
@@ -125,7 +125,7 @@ export class Draft {
     const { meta, spec, master } = template;
     this.#fill({ ...BLANK, ...copyOf(meta.name, spec ?? {}, master?.spec ?? null), ...ofType(meta.workloadType ?? "Distributed") });
     if (meta.scopeType === "project" && String(meta.projectId) !== this.training.projectId) await this.chooseProject(String(meta.projectId));
-    await this.#loading; // the project may have been chosen a moment ago
+    await this.#loading; // the project may have been chosen just now
     if (this.templateId !== id) return;
     const wanted = template.assets?.datasources ?? [];
     this.training.sources = this.kept.sources.filter((source) => wanted.some(({ id: word }) => word === source.id || word === source.name));
@@ -135,18 +135,18 @@ export class Draft {
     this.problem = [refusal, unmounted].filter(Boolean).join(" ");
   }
 
-  /** Fill the form with what somebody had typed before the page was loaded again; what is not there any more is left out. */
+  /** Fill the form with what was typed before the page was reloaded; assets that no longer exist are left out. */
   async restore({ training, templateId, copied, description, untold }: KeptDraft): Promise<void> {
     const projectId = training.projectId || this.training.projectId;
     this.#fill(training);
     this.copied = copied;
     this.description = description;
-    this.untold = untold ?? []; // one that an older page kept has none
+    this.untold = untold ?? []; // missing in a draft of an older version
     this.templateId = templateId;
     await this.chooseProject(projectId);
     for (const part of ["environment", "masterEnvironment"] as const) {
       const known = this.kept.environments.find((one) => one.name === this.training[part]?.name);
-      if (known) this.training[part] = known; // of the project: nobody types into it here, and the server has its values
+      if (known) this.training[part] = known; // an asset of the project: the server has the current values
     }
     this.training.sources = this.kept.sources.filter(({ id }) => training.sources.some((one) => one.id === id));
   }
@@ -169,7 +169,7 @@ export class Draft {
     };
   }
 
-  /** Keep an asset in the project; the server's sentence where it is refused. */
+  /** Create an asset in the project. Returns the server's message if it is refused. */
   async keep(kind: "environment" | "compute", name: string, spec: Record<string, unknown>): Promise<string> {
     try {
       await call("POST", `asset/${kind}`, { meta: { name, scope: "project", projectId: this.training.projectId }, spec });
@@ -182,16 +182,16 @@ export class Draft {
     return "";
   }
 
-  /** Ask what the server would say; nothing is made. Fields of later steps, and those that a template leaves open, are not asked for. */
+  /** A dry run. Fields of later steps, and those that a template leaves open, are left out. */
   async check(step: number): Promise<boolean> {
     this.issues = [];
     this.problem = "";
     const { path, asked } = this.#question(step === 1);
     try {
       const answer = await call<{ objects: { kind: string }[]; remarks: string[] }>("POST", `${path}?dryRun=true`, asked);
-      this.remarks = step > 1 ? answer.remarks : []; // before, there is no environment
+      this.remarks = step > 1 ? answer.remarks : []; // there is no environment before step 2
       this.manifest = JSON.stringify(answer.objects.length === 1 ? answer.objects[0] : { apiVersion: "v1", kind: "List", items: answer.objects }, null, 2);
-      this.yaml = this.isYaml && step > 1 && !this.isTemplate ? await this.#readYaml() : ""; // before, there is no image: it is shown in the last step
+      this.yaml = this.isYaml && step > 1 && !this.isTemplate ? await this.#readYaml() : ""; // there is no image before step 2
       if (step === 2 && !this.isTemplate) await this.#foresee(answer.objects);
       return true;
     } catch (error) {
@@ -202,7 +202,7 @@ export class Draft {
     }
   }
 
-  /** What the form asks for, to be tried; `isOpen`: what it runs is not chosen yet. */
+  /** The request for a dry run; `isOpen`: what it runs is not chosen yet. */
   #question(isOpen: boolean): { path: string; asked: Record<string, unknown> } {
     const { path, body } = submission(this.training);
     const spec = body["spec"] as { image?: string };
@@ -210,7 +210,7 @@ export class Draft {
     return { path, asked: { ...body, ...stand, ...(this.isTemplate ? { name: "template", useGivenNameAsPrefix: true } : {}) } };
   }
 
-  /** What the server says of the name, as soon as it is typed. */
+  /** Let the server check the name while it is typed. */
   async checkName(): Promise<void> {
     const { name } = this.training;
     if (!name || this.isTemplate) return;
@@ -219,12 +219,12 @@ export class Draft {
     try {
       await call("POST", `${path}?dryRun=true`, asked);
     } catch (error) {
-      found = error instanceof ApiError ? error.issues.filter((issue) => issue.field === "name") : []; // all else is said at CONTINUE
+      found = error instanceof ApiError ? error.issues.filter((issue) => issue.field === "name") : []; // other errors are shown at CONTINUE
     }
     if (name === this.training.name) this.issues = [...this.issues.filter((issue) => issue.field !== "name"), ...found];
   }
 
-  /** The same manifest as the server writes YAML. */
+  /** The manifest as YAML, written by the server. */
   async #readYaml(): Promise<string> {
     const { path, body } = submission(this.training);
     const headers = { "Content-Type": "application/json", Accept: "application/yaml" };
@@ -241,7 +241,7 @@ export class Draft {
     }
   }
 
-  /** Whether it would start now; the training can be made without an answer. */
+  /** Ask whether it would start now; the training can be created without an answer. */
   async #foresee(objects: { kind: string }[]): Promise<void> {
     this.outcomes = [];
     this.unforeseen = "";
@@ -249,17 +249,17 @@ export class Draft {
       const jobs = objects.filter((object) => object.kind.endsWith("Job"));
       this.outcomes = (await call<{ outcomes: Outcome[] }>("POST", "scheduler/what-if", { objects: jobs, project: this.training.projectName })).outcomes;
     } catch (error) {
-      if (error instanceof ApiError && error.status === 403) return; // a question for who may see the whole cluster
+      if (error instanceof ApiError && error.status === 403) return; // only users who may see the whole cluster may ask
       this.unforeseen = sentenceOf(error);
     }
   }
 
-  /** Whether the answer to this very submit was lost: a workload of that name may be its own. */
+  /** Whether the answer to this very submit was lost, so that an existing workload of that name may be its own. */
   get isUnanswered(): boolean {
     return this.#unanswered !== "" && this.#unanswered === JSON.stringify(submission(this.training));
   }
 
-  /** Submit it; the workload's id. The same form that is sent again has the same key, so there is one. Throws ApiError. */
+  /** Submit and return the workload's id. The same form sent again has the same key and creates nothing twice. Throws ApiError. */
   async create(): Promise<string> {
     const submit = submission(this.training);
     const text = JSON.stringify(submit);
@@ -275,7 +275,7 @@ export class Draft {
     }
   }
 
-  /** Keep the form as a template in the project, or change the one that it came from. Throws ApiError. */
+  /** Save the form as a template of the project, or update the template that it came from. Throws ApiError. */
   async keepTemplate(): Promise<void> {
     const { body } = submission(this.training);
     const path = `workload-templates/${{ Distributed: "distributed", Training: "trainings", Workspace: "workspaces" }[workloadType(this.training)]}`;
@@ -286,7 +286,7 @@ export class Draft {
   }
 }
 
-/** A word that nobody else has. (`randomUUID` is not there for pages that came by plain HTTP from elsewhere.) */
+/** A unique word. (`randomUUID` is missing on pages that were loaded over plain HTTP.) */
 function newKey(): string {
   return [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
 }

@@ -1,4 +1,4 @@
-// The format of text/event-stream, as far as our server writes it: one line of data for each event.
+// Parses text/event-stream as our server writes it: one line of data for each event.
 
 export interface ServerEvent {
   id: string;
@@ -6,7 +6,7 @@ export interface ServerEvent {
   data: string;
 }
 
-/** Splits what arrives into events; a piece may end anywhere. A comment is a sign of life and no event. */
+/** Splits chunks into events; a chunk may end anywhere. Comments are keep-alives. */
 export class EventParser {
   #rest = "";
 

@@ -1,4 +1,4 @@
-// A program in a container, over a websocket as Kubernetes speaks it: the first byte of a message says which stream it belongs to.
+// Exec over a websocket with Kubernetes' subprotocol: the first byte of a message is its channel.
 
 import { address, sessionKey } from "./api";
 
@@ -17,7 +17,7 @@ export interface Session {
   close: () => void;
 }
 
-/** What an outcome says, in a sentence. */
+/** A sentence for the outcome. */
 export function outcomeSentence(status: Status): string {
   const code = status.details?.causes?.find((cause) => cause.reason === "ExitCode")?.message;
   if (status.status === "Success") return "The shell ended with exit code 0.";

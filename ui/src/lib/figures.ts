@@ -1,4 +1,4 @@
-// Figures of a workload over time, grouped as they are drawn: only what the server answered.
+// Figures of a workload over time, grouped into charts.
 
 import { number } from "./format";
 
@@ -20,23 +20,23 @@ export interface Chart {
   lines: Line[];
 }
 
-/** "whole": of what there are parts of at times, as of GPUs that are shared, and that is counted in whole ones. */
+/** "whole": counted in whole units, though parts are possible, as with shared GPUs. */
 type Unit = "" | "whole" | "bytes" | "%" | "bytes/s";
 
 const BYTE_STEPS = Array.from({ length: 50 }, (_, power) => 2 ** power);
 const ROUND_STEPS = Array.from({ length: 31 }, (_, index) => [1, 2, 2.5, 5].map((step) => Number(`${step}e${index - 16}`))).flat();
-const WHOLE_STEPS = [1, 2, 4, 8, 16, 32, 64, ...[100, 1000, 10_000, 100_000].flatMap((power) => [1, 2, 4, 8].map((step) => step * power))]; // as machines have GPUs; none is more than twice the one before, or a chart might have no mark but 0
+const WHOLE_STEPS = [1, 2, 4, 8, 16, 32, 64, ...[100, 1000, 10_000, 100_000].flatMap((power) => [1, 2, 4, 8].map((step) => step * power))]; // typical numbers of GPUs; each is at most twice the one before, or a chart might have no tick but 0
 
-/** How far the marks of a chart's axis may be apart. */
+/** The possible distances between the ticks of an axis. */
 export function stepsOf({ unit, lines }: Chart): number[] {
   if (unit.startsWith("bytes")) return BYTE_STEPS;
   if (unit !== "whole") return ROUND_STEPS;
   const isWhole = lines.every((line) => line.values.every((value) => value === null || Number.isInteger(value)));
   const most = Math.max(...lines.flatMap((line) => line.values.map((value) => value ?? 0)));
-  return isWhole || most > 2 ? WHOLE_STEPS : ROUND_STEPS; // of half a GPU the marks say parts
+  return isWhole || most > 2 ? WHOLE_STEPS : ROUND_STEPS; // below two GPUs the ticks are fractions
 }
 
-/** Charts: a title, a unit, and the types of the lines with the words for them. */
+/** Charts: title, unit, and the types of the lines with their names. */
 type Groups = [string, Unit, [string, string][]][];
 
 export const GROUPS: Groups = [
@@ -49,7 +49,7 @@ export const GROUPS: Groups = [
   ["Pods", "whole", [["RUNNING_POD_COUNT", "running"], ["POD_COUNT", "all"]]],
 ];
 
-/** Of one pod alone: what it used, on each of its GPUs too. */
+/** The charts of one pod, also for each of its GPUs. */
 export const POD_GROUPS: Groups = [
   ["GPU utilization", "%", [["GPU_UTILIZATION", "used"], ["GPU_UTILIZATION_PER_GPU", "each GPU"]]],
   ["GPU memory", "bytes", [["GPU_MEMORY_USAGE_BYTES", "used"], ["GPU_MEMORY_USAGE_BYTES_PER_GPU", "each GPU"]]],
@@ -61,7 +61,7 @@ export function typesOf(groups: Groups): string[] {
   return groups.flatMap(([, , lines]) => lines.map(([type]) => type));
 }
 
-/** The charts of an answer, and the titles of what it has no value for. A limit or a request of nothing at all is no line. */
+/** The charts of an answer, and the titles of charts without a value. A limit or request that is always 0 is not drawn. */
 export function chartsOf(measurements: Measurement[], groups: Groups): { charts: Chart[]; absent: string[] } {
   const charts: Chart[] = [];
   const absent: string[] = [];
@@ -85,10 +85,10 @@ export function chartsOf(measurements: Measurement[], groups: Groups): { charts:
   return { charts, absent: [...new Set(absent)] };
 }
 
-const FRESH_S = 30; // a value that old still says where a line stands: samples of one moment do not come together
-const FRESH_STEPS = 3; // or so many samples, where they are further apart
+const FRESH_S = 30; // a value this old still counts as current: samples of one moment do not arrive together
+const FRESH_STEPS = 3; // or this many samples, where they are further apart
 
-/** The value of a line at a time of its chart: the last one that was known then, unless that was long before. */
+/** The value of a line at a time: the last one before it, unless that is too old. */
 export function knownValue({ times }: Chart, { values }: Line, index: number): number | null {
   const at = times[index] ?? 0;
   const step = ((times.at(-1) ?? 0) - (times[0] ?? 0)) / Math.max(1, times.length - 1);

@@ -1,4 +1,4 @@
-// What a spec says, as flags of `runai`'s second generation.
+// A spec as flags of the `runai` CLI V2.
 
 import { shellWord } from "./format";
 import type { Spec } from "./forms";
@@ -20,7 +20,7 @@ const FLAGS = new Map([
   ["compute.extendedResources", "--extended-resource"], ["environmentVariables", "-e"],
 ]);
 const NESTED = ["compute", "security"];
-const PROGRAM = ["command", "args"]; // they stand behind `--`
+const PROGRAM = ["command", "args"]; // these come after `--`
 const OF_MASTER = ["cpuCoreRequest", "cpuCoreLimit", "cpuMemoryRequest", "cpuMemoryLimit", "extendedResources"];
 
 function leaves(spec: Spec): [string, unknown][] {
@@ -29,7 +29,7 @@ function leaves(spec: Spec): [string, unknown][] {
   );
 }
 
-/** The words of all but the program; undefined where something has no flag. */
+/** The flags of everything but the program; undefined where a field has no flag. */
 export function flagsOf(spec: Spec): string[] | undefined {
   const words: string[] = [];
   for (const [path, value] of leaves(spec)) {
@@ -54,7 +54,7 @@ function wordsOf(path: string, value: unknown): string[] | undefined {
   return texts.every((text) => text !== undefined) ? texts.flatMap((text) => [flag, text]) : undefined;
 }
 
-/** One value as a flag takes it; undefined for a variable whose value stands elsewhere. */
+/** One value in the flag's syntax; undefined for a variable whose value comes from elsewhere. */
 function textOf(path: string, value: unknown): string | undefined {
   if (typeof value !== "object" || value === null) return `${String(value)}${path.endsWith("Seconds") ? "s" : ""}`;
   const { name, value: held, resource, quantity } = value as Spec;
@@ -62,13 +62,13 @@ function textOf(path: string, value: unknown): string | undefined {
   return typeof name === "string" && typeof held === "string" ? `${name}=${held}` : undefined;
 }
 
-/** How the master differs, in flags of its own; undefined where none says it. */
+/** The flags of a different master; undefined where a difference has no flag. */
 export function masterFlags(workers: Spec, { storage, ...master }: Spec, sources: string[]): string[] | undefined {
   const differs = (field: string, a: Spec = workers, b: Spec = master): boolean => JSON.stringify(a[field] ?? "") !== JSON.stringify(b[field] ?? "");
   const words = programFlags(workers, master);
   if (!words || (storage && workers["storage"])) return undefined;
   if (storage && sources.length) {
-    if (sources.some((kind) => kind !== "pvc")) return undefined; // there is a flag for claims alone
+    if (sources.some((kind) => kind !== "pvc")) return undefined; // only claims have a flag
     words.push("--master-no-pvcs");
   }
   for (const field of new Set([...Object.keys(workers), ...Object.keys(master)])) {
@@ -88,7 +88,7 @@ export function masterFlags(workers: Spec, { storage, ...master }: Spec, sources
   }
 }
 
-/** A command of the master's own takes no arguments of the workers'. */
+/** A master with its own command does not inherit the workers' arguments. */
 function programFlags(workers: Spec, master: Spec): string[] | undefined {
   const [hasCommand, hasArgs] = PROGRAM.map((field) => String(workers[field] ?? "") !== String(master[field] ?? ""));
   if (!hasCommand && !hasArgs) return [];
@@ -106,7 +106,7 @@ function fieldFlags(field: string, workers: Spec, master: Spec): string[] | unde
   return [...changed, ...gone].flatMap((text) => ["--master-environment-variable", text]);
 }
 
-/** A command line, with what the pods run behind it. */
+/** A command line, followed by what the pods run. */
 export function withProgram(words: string[], { command = "", args = "" }: { command?: string; args?: string }): string {
   const line = words.map(shellWord).join(" ");
   if (command) return `${line} --command -- ${[command, args].filter(Boolean).join(" ")}`;

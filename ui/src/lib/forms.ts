@@ -1,33 +1,33 @@
-// Forms that are tables: what a field is called, where its value stands in a spec, and how it is written there.
+// Forms described by tables: title of a field, its path in the spec, and its syntax.
 
 import { shellWord } from "./format";
 
 export type Spec = Record<string, unknown>;
 
 export interface FormField {
-  /** Where it stands in the spec, with dots. */
+  /** The path in the spec, with dots. */
   path: string;
   title: string;
   type: "text" | "secret" | "lines" | "number" | "switch" | "choice" | "words" | "pairs";
-  /** Values with their titles; "" leaves the field out. */
+  /** Values and their titles; "" omits the field. */
   options?: readonly (readonly [string, string])[];
   isRequired?: boolean;
-  /** What a new one begins with; a switch that says no more than this is left out. */
+  /** The initial value; a switch with this value is omitted. */
   first?: unknown;
   placeholder?: string;
   min?: number;
   max?: number;
   step?: number | "any";
-  /** Of pairs: what the name of one is called; "name" where nothing is said. */
+  /** For pairs: the title of the name; "name" by default. */
   nameField?: "name" | "key" | "resource";
-  /** And what its value is called; "value" where nothing is said. */
+  /** For pairs: the title of the value; "value" by default. */
   valueField?: "value" | "quantity";
-  /** Of a choice: it is one of the project's credentials, of one of these kinds; none where that may be. */
+  /** For a choice: one of the project's credentials of these kinds. */
   credentials?: readonly string[];
-  /** Of lines: what they say, as the value, and back. */
+  /** For lines: converts the text to the value and back. */
   read?: (text: string) => unknown;
   write?: (value: unknown) => string;
-  /** It is there only while another field has this value, or one of these. */
+  /** Shown only while another field has this value, or one of these. */
   only?: readonly [path: string, value: unknown];
 }
 
@@ -35,7 +35,7 @@ function valueAt(spec: Spec, path: string): unknown {
   return path.split(".").reduce<unknown>((inner, name) => (typeof inner === "object" && inner !== null ? (inner as Spec)[name] : undefined), spec);
 }
 
-/** A copy with another value; undefined takes it out, and what it leaves empty. */
+/** A copy with another value; undefined removes the field and parents that become empty. */
 function withValueAt(spec: Spec, path: string, value: unknown): Spec {
   const [name = "", ...below] = path.split(".");
   const inner = spec[name];
@@ -48,16 +48,16 @@ function withValueAt(spec: Spec, path: string, value: unknown): Spec {
 export function isShown(field: FormField, spec: Spec): boolean {
   if (!field.only) return true;
   const [path, wanted] = field.only;
-  const value = valueAt(spec, path) || ""; // false says as little as nothing
+  const value = valueAt(spec, path) || ""; // false means the same as absent
   return Array.isArray(wanted) ? wanted.includes(value) : value === wanted;
 }
 
-/** What a form begins with. */
+/** The initial spec of a form. */
 export function firstSpec(fields: FormField[]): Spec {
   return fields.reduce((spec, field) => (field.first === undefined || field.type === "switch" || !isShown(field, spec) ? spec : withValueAt(spec, field.path, field.first)), {} as Spec);
 }
 
-/** The value as it stands in an input. */
+/** The value as the text of an input. */
 export function inputText(field: FormField, spec: Spec): string {
   const value = valueAt(spec, field.path);
   if (field.write) return value === undefined || value === null ? "" : field.write(value);
@@ -71,7 +71,7 @@ export function isOn(field: FormField, spec: Spec): boolean {
   return Boolean(valueAt(spec, field.path) ?? field.first ?? false);
 }
 
-/** The spec with what was typed into a field; fields that have no place any more are gone. */
+/** The spec with a typed value; fields that are no longer shown are removed. */
 export function withInput(spec: Spec, fields: FormField[], field: FormField, typed: string | boolean): Spec {
   const changed = withValueAt(spec, field.path, valueOf(field, typed, valueAt(spec, field.path)));
   return fields.reduce((left, other) => {
@@ -107,7 +107,7 @@ function plainPairs(value: unknown, { valueField = "value" }: FormField): Pair[]
   return (Array.isArray(value) ? (value as Pair[]) : []).filter((one) => typeof one[valueField] === "string");
 }
 
-/** Those whose value stands elsewhere, in a Secret perhaps: a form shows none of it, and leaves them alone. */
+/** Variables whose value comes from elsewhere, such as a Secret: a form does not show them and leaves them unchanged. */
 function referred(value: unknown, { valueField = "value" }: FormField): Pair[] {
   return (Array.isArray(value) ? (value as Pair[]) : []).filter((one) => typeof one[valueField] !== "string");
 }

@@ -1,5 +1,5 @@
-// The GPUs that projects hold now. The scheduler counts them into its queues every 15 seconds; cards, and the stream of workloads, know
-// them at once.
+// The GPUs that projects hold now. The scheduler updates its queues every 15 seconds; cards and the stream of workloads
+// are newer.
 
 import type { NodeCards } from "./cluster";
 import { live, rows } from "./live.svelte";
@@ -11,7 +11,7 @@ const REFRESH_MS = 4000;
 /** For one component. */
 export class HeldGpus {
   #cards = new Polled<{ nodes: NodeCards[] }>("scheduler/cards", REFRESH_MS);
-  /** By project: of all pods, for those who may see them. */
+  /** By project, from all pods; for users who may list pods. */
   #ofPods = $derived.by(() => {
     if (!this.#cards.value) return undefined;
     const found = new Map<string, number>();
@@ -20,7 +20,7 @@ export class HeldGpus {
     }
     return found;
   });
-  /** By project: of the workloads that this user sees. */
+  /** By project, from the workloads that this user may see. */
   #ofRows = $derived.by(() => {
     void live.version;
     const found = new Map<string, number>();
@@ -30,12 +30,12 @@ export class HeldGpus {
 
   constructor() {
     $effect(() => {
-      void live.version; // a change of workloads is a change of cards
+      void live.version; // when workloads change, cards change
       this.#cards.nudge();
     });
   }
 
-  /** Of a project; what the scheduler counted last, for whoever sees neither its pods nor its workloads. */
+  /** Held GPUs of a project; the scheduler's last count where the user sees neither pods nor workloads. */
   of({ name, status }: Pick<OrganisationUnit, "name" | "status">): number {
     const held = this.#ofPods ? (this.#ofPods.get(name) ?? 0) : (this.#ofRows.get(name) ?? status.quotaStatus.allocated.gpu);
     return Math.round(held * 100) / 100;

@@ -1,8 +1,8 @@
-// Lists of links and tabs that are wider than the page: the one that is current stays in sight.
+// Keeps the current link or tab visible in a list that is wider than the page.
 
 const CURRENT = "[aria-current], [aria-selected='true']";
 
-/** For `use:`. */
+/** A Svelte action, for `use:`. */
 export function keepCurrentInSight(list: HTMLElement): { destroy: () => void } {
   const show = (): void => {
     const current = list.querySelector<HTMLElement>(CURRENT);

@@ -1,7 +1,7 @@
-// A row that moves in a live table is taken out and put in again, which takes the focus from what is in it: that gets it back.
+// A row that moves in a live table is removed and inserted again, and loses the focus: this restores it.
 import { tick } from "svelte";
 
-/** Of a component with a table; `order` reads what its rows are drawn from. */
+/** For a component with a table; `order` reads what the rows are drawn from. */
 export function keepFocus(order: () => unknown): void {
   $effect.pre(() => {
     order();

@@ -1,39 +1,39 @@
-// The form of a training as it stands, for this tab alone: who loads the page again, or whose session is over and who signs in again, goes
-// on where he was. It is gone once the training is made, somebody goes elsewhere, or signs out; nobody else gets to see it.
+// Keeps the form of a new training for this tab: after a reload, or after signing in again, the user continues with it.
+// It is forgotten when the training is created, and when the user leaves the form or signs out. Other users never see it.
 
 import { withoutSecrets } from "./secretVariables";
 import type { Training } from "./training";
 
 const NAME = "rowlock.draft";
-const LEFT = "rowlock.left"; // changes when somebody signs out, which all tabs hear
-let owner = ""; // who is signed in; nothing is kept for nobody
+const LEFT = "rowlock.left"; // changes at a sign-out, so that all tabs get a `storage` event
+let owner = ""; // the signed-in user; nothing is kept without one
 
 export interface KeptDraft {
-  /** Of the page: another form begins from scratch. */
+  /** The page's address; a form at another address starts empty. */
   address: string;
   step: number;
   training: Training;
   templateId: string;
   copied: Partial<Training>;
   description: string;
-  /** Variables whose values are not kept, as they look like secrets: whoever fills the form types them again. */
+  /** Variables whose values are not kept because they look like secrets: the user types them again. */
   untold: string[];
 }
 
-/** A session of `user` has begun at this address: what anybody else had typed, or he himself elsewhere, is not kept. */
+/** A session of `user` has begun at this address: forget a draft of another user or of another address. */
 export function claimDraft(user: string, address: string): void {
   owner = user;
   if (!keptDraft(address)) forgetDraft();
 }
 
-/** Somebody signs out: what he had typed is forgotten, in all tabs. */
+/** At a sign-out: forget the draft in all tabs. */
 export function leaveDraft(): void {
   dropDraft();
   localStorage.setItem(LEFT, String(Date.now()));
 }
 
 function dropDraft(): void {
-  owner = ""; // the form is there for a moment yet
+  owner = ""; // the form still exists for a moment
   forgetDraft();
 }
 
@@ -44,7 +44,7 @@ export function keepDraft(draft: KeptDraft): void {
   try {
     sessionStorage.setItem(NAME, JSON.stringify({ ...withoutSecrets(draft), user: owner }));
   } catch {
-    forgetDraft(); // there is no room: an older one is not what is on the page
+    forgetDraft(); // no space left: an older draft would differ from the page
   }
 }
 

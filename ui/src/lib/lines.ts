@@ -1,11 +1,11 @@
-// The last lines of a log that goes on: bounded, whatever a program prints.
+// The last lines of a growing log, within limits.
 
 export const KEPT_LINES = 20_000;
 const MAX_LINE = 4_000;
 // eslint-disable-next-line no-control-regex
 const CONTROL = /\u001b\[[0-9;?]*[ -/]*[@-~]|\u001b\][^\u0007]*\u0007|[\u0000-\u0008\u000b-\u001f\u007f]/g;
 
-/** Text as it arrives, cut into lines. A line that a program wrote over (a progress bar) is shown as it was last. */
+/** Splits arriving text into lines. A line that a program overwrote (a progress bar) has its last state. */
 export class LineBuffer {
   lines: string[] = [];
   dropped = 0;
@@ -22,14 +22,14 @@ export class LineBuffer {
     }
   }
 
-  /** What came last has no newline. */
+  /** Whether the last text has no newline yet. */
   finish(): void {
     if (this.#rest) this.lines.push(cleanLine(this.#rest));
     this.#rest = "";
   }
 }
 
-/** Of a line that has not ended: what a progress bar shows now, and no more than is shown of any line. */
+/** The present state of an unfinished line (a progress bar), cut to the limit of a line. */
 function boundRest(rest: string): string {
   if (rest.length <= 4 * MAX_LINE) return rest;
   const tag = tagOf(rest);

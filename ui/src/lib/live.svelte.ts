@@ -1,24 +1,24 @@
-// The workloads as this page knows them, kept by the worker's messages; `version` moves at most once a frame.
+// The workloads that this page shows, updated by the worker's messages; `version` moves at most once a frame.
 
 import { address, forgetSession, sessionKey } from "./api";
 import type { PageMessage, Row, StreamMessage, StreamState } from "./types";
 
-const VIEW_MS = 200; // a table that is sorted anew more often cannot be read
+const VIEW_MS = 200; // a table that changes its order more often cannot be read
 const MANY_ROWS = 2000;
 const MANY_VIEW_MS = 500;
-const SCROLL_MS = 150; // whoever scrolls wants to see the table move, not change
-const PATIENCE_MS = 1500; // but not for ever an old one
+const SCROLL_MS = 150; // the rows do not change while the user scrolls
+const PATIENCE_MS = 1500; // but at most this long
 
 export const live = $state({ state: "connecting" as StreamState, version: 0, complete: false, now: Date.now() });
 export const rows = new Map<string, Row>();
-let renewed: Map<string, Row> | undefined; // a list that begins anew under an open page: until it is whole, the old one stands
+let renewed: Map<string, Row> | undefined; // a list that starts anew while the page is open: the old one is shown until it is complete
 
 let port: { postMessage(message: PageMessage): void } | undefined;
 let clockSkew = 0;
 let pendingSince = 0;
 let scrolledAt = 0;
 
-/** The table is being scrolled: changes wait for a moment. */
+/** Call while the table is scrolled: changes wait for a moment. */
 export function noteScroll(): void {
   scrolledAt = performance.now();
 }
@@ -33,16 +33,16 @@ function show(): void {
   live.version += 1;
 }
 
-/** Nothing is known any more: the session is over, or is another one. */
+/** Forget everything: the session has ended or was replaced. */
 export function forget(): void {
-  port?.postMessage({ type: "leave" }); // whoever follows again is told everything
+  port?.postMessage({ type: "leave" }); // the next "follow" gets the full list
   rows.clear();
   renewed = undefined;
   live.complete = false;
   live.version += 1;
 }
 
-/** Begin, or go on with a new session. */
+/** Start, or continue with a new session. */
 export function follow(): void {
   port ??= openPort();
   port.postMessage({ type: "follow", key: sessionKey(), url: address("ui/workloads") });
@@ -72,7 +72,7 @@ function openPort(): { postMessage(message: PageMessage): void } {
 
 function take(message: StreamMessage): void {
   if (message.type === "state") {
-    if (message.key && sessionKey() && message.key !== sessionKey()) return; // about a session that another has followed
+    if (message.key && sessionKey() && message.key !== sessionKey()) return; // about the session of another page
     if (message.state === "signed-out") {
       forgetSession(message.key);
       forget();
@@ -88,7 +88,7 @@ function take(message: StreamMessage): void {
       renewed = undefined;
     }
     if (!live.complete) {
-      live.complete = true; // and the rows are shown with it, or "No workloads yet" would be said of those that are on their way
+      live.complete = true; // together with the rows, or "No workloads yet" would show before they arrive
       live.version += 1;
     }
   } else if (message.type === "gone") {

@@ -1,4 +1,4 @@
-// Figures over a range of time, asked for now and every so often while the page is in sight; and the library that draws them.
+// Figures over a time range, requested regularly while the page is visible; and the chart library.
 
 import { untrack } from "svelte";
 import type uPlot from "uplot";
@@ -7,7 +7,7 @@ import { Newest } from "./newest";
 
 const REFRESH_MS = 5000;
 
-/** The charts' library, once it is loaded. */
+/** The chart library, once it is loaded. */
 export class ChartLibrary {
   plot = $state.raw<typeof uPlot | undefined>();
   problem = $state("");
@@ -20,7 +20,7 @@ export class ChartLibrary {
   }
 }
 
-/** `ask` answers for a range in minutes, "" for all of it. For one component: it asks until that goes. */
+/** `ask` returns the figures of a range in minutes, "" for everything. Requests end with the component. */
 export class Measured<T> {
   range = $state("");
   value = $state.raw<T | undefined>();
@@ -44,7 +44,7 @@ export class Measured<T> {
     };
     $effect(() => {
       const chosen = this.range;
-      untrack(() => void load(chosen)); // what it reads on the way, the clock for one, is no reason to ask again
+      untrack(() => void load(chosen)); // values that it reads, such as the clock, must not trigger another request
       const timer = setInterval(() => !document.hidden && void load(chosen), REFRESH_MS);
       return () => clearInterval(timer);
     });

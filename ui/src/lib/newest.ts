@@ -1,9 +1,9 @@
-// Answers come in any order. Of what one place of a page asks for again and again, a later question's answer is not written over by
-// an earlier one's; an answer about something else than what is asked for now counts no more, and none does once that place is gone.
+// Answers may arrive in any order. An answer is dropped if a later request has been answered already, if the request
+// is about something else by now, or if the component is gone.
 
 import { onDestroy } from "svelte";
 
-/** For one component: make it while that is made. */
+/** For one component; call it while the component is created. */
 export class Newest {
   #asked = 0;
   #shown = 0;
@@ -14,7 +14,7 @@ export class Newest {
     onDestroy(() => (this.#isGone = true));
   }
 
-  /** A question begins; ask the result whether its answer, or its failure, is to be shown. */
+  /** Start a request. The result tells whether its answer or error is still to be shown. */
   begin(about = ""): () => boolean {
     const own = (this.#asked += 1);
     this.#about = about;
@@ -25,7 +25,7 @@ export class Newest {
     };
   }
 
-  /** The component is not there any more. */
+  /** Whether the component was removed. */
   get isGone(): boolean {
     return this.#isGone;
   }

@@ -13,7 +13,7 @@ const word = (key: string, title: string, of: (node: NodeCards) => string, more:
 const amount = (key: string, title: string, of: (node: NodeCards) => number, text: (value: number) => string, more: Partial<TableColumn<NodeCards>> = {}): TableColumn<NodeCards> => ({
   key, title, text: (node) => text(of(node)), order: of, isNumber: true, isShown: true, width: 110, ...more,
 });
-/** Of nodes with GPUs alone. */
+/** Only for nodes with GPUs. */
 const ofGpus = (column: TableColumn<NodeCards>): TableColumn<NodeCards> => ({
   absence: NO_GPU, ...column, text: (node, now) => (node.totalGpus ? column.text(node, now) : ""),
 });
@@ -22,14 +22,14 @@ export function stateOf(node: NodeCards): string {
   return node.status !== "Ready" ? node.status : node.unschedulable ? "Takes no pods" : "Ready";
 }
 
-/** What is said of GPUs that are simulated; the command line has the same words. */
+/** The mark of simulated GPUs, with the same words as on the command line. */
 export const SIMULATED = "These GPUs are simulated: they do no work, and their type and memory are made up.";
 
 export function gpuTypeOf(node: NodeCards): string {
   return [node.gpuType, node.gpusSimulated ? "(simulated)" : ""].filter(Boolean).join(" ");
 }
 
-/** GPUs of which nobody holds any part, where pods may still come to them. */
+/** Wholly free GPUs of nodes that accept pods. */
 function freeDevices(node: NodeCards): number {
   if (!isOpen(node)) return 0;
   return Math.max(0, node.cards.filter((card) => card.allocated === 0).length - Math.ceil(node.elsewhere.reduce((sum, holder) => sum + holder.share, 0)));
@@ -75,7 +75,7 @@ export const NODE_COLUMNS: TableColumn<NodeCards>[] = [
   word("cluster", "Cluster", (node) => node.clusterUuid, { isShown: false }),
 ];
 
-/** What a search looks through: the node, its place, and who is on it. */
+/** The text that a search looks through: the node, its place, and the workloads on it. */
 export function nodeText(node: NodeCards): string {
   const holders = [...node.cards.flatMap((card) => card.holders), ...node.elsewhere];
   return [node.name, node.nodePool, node.gpuType, node.status, ...node.topology.map((one) => one.value), ...holders.flatMap((one) => [holderName(one), one.projectName])].join(" ");

@@ -1,8 +1,8 @@
-// What the server says of its answers beside them: that they are old, because a real cluster does not answer it, for one.
+// Warnings that the server adds to its answers, for example that they are old because the real cluster does not answer.
 
 import { call, watchAnswers } from "./api";
 
-const LOOK_MS = 10_000; // a page may have nothing else to ask for
+const LOOK_MS = 10_000; // a page may have no other requests
 
 export const notice = $state({ text: "" });
 
@@ -11,10 +11,10 @@ function sentencesOf(header: string | null): string {
   return [...(header ?? "").matchAll(/299 \S+ "((?:[^"\\]|\\.)*)"/g)].map(([, text = ""]) => text.replace(/\\(.)/g, "$1")).join(" ");
 }
 
-/** Keep it up to date until the result is called. */
+/** Keep it up to date; returns a function that stops this. */
 export function watchNotice(): () => void {
   const over = watchAnswers((answer) => (notice.text = sentencesOf(answer.headers.get("Warning"))));
-  const look = (): void => void (document.hidden || call("GET", "ui/session").catch(() => undefined)); // what is wrong with it, the stream says
+  const look = (): void => void (document.hidden || call("GET", "ui/session").catch(() => undefined)); // the stream reports errors
   look();
   const timer = setInterval(look, LOOK_MS);
   return () => (over(), clearInterval(timer), (notice.text = ""));

@@ -1,4 +1,4 @@
-// The pages beside Workloads, in a file of their own: it is loaded once the first page stands, or when one of them is the first.
+// All pages but Workloads, in a file of their own that is loaded after the first page, or when one of them is the first.
 
 export { default as Access } from "../pages/Access.svelte";
 export { default as Assets } from "../pages/Assets.svelte";

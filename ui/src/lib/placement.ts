@@ -1,4 +1,4 @@
-// Where pods may run, in lines as kubectl writes taints and selectors. What lines cannot say is shown as JSON, which is read, too.
+// Tolerations and affinity as lines, written as kubectl writes taints and selectors. JSON is accepted too, and shown for what lines cannot express.
 
 type Toleration = { key?: string; operator?: string; value?: string; effect?: string; [other: string]: unknown };
 type Expression = { key?: string; operator?: string; values?: string[]; [other: string]: unknown };
@@ -9,7 +9,7 @@ function lines(text: string): string[] {
   return text.split("\n").map((line) => line.trim()).filter(Boolean);
 }
 
-/** JSON of a list or an object; undefined for anything else. What is not finished yet is no JSON, and the server says so. */
+/** JSON of a list or an object; undefined for anything else. The server reports incomplete JSON. */
 function jsonOf(text: string): unknown {
   if (!/^\s*[[{]/.test(text)) return undefined;
   try {
@@ -38,7 +38,7 @@ export function writeTolerations(value: unknown): string {
   return all.map(({ key, value: held, effect }) => `${key}${held === undefined ? "" : `=${held}`}${effect ? `:${effect}` : ""}`).join("\n");
 }
 
-/** `label=a,b`, `label!=a`, `label` or `!label`, one a line; a node has to fit all of them. */
+/** `label=a,b`, `label!=a`, `label` or `!label`, one a line; a node must match all of them. */
 export function readAffinity(text: string): unknown {
   return jsonOf(text) ?? { nodeSelectorTerms: [{ matchExpressions: lines(text).map(readExpression) }] };
 }

@@ -1,16 +1,16 @@
-// Pods as the REST API lists them, asked for again when something about them changed.
+// Pods as the REST API lists them, requested again when they change.
 
 import { call, sentenceOf } from "./api";
 import { Newest } from "./newest";
 
-/** For one component. `path` is that of the list; `stamp` changes with the pods. */
+/** For one component. `path` is the path of the list; `stamp` changes with the pods. */
 export class PodList<T> {
   pods = $state.raw<T[] | undefined>();
   problem = $state("");
 
   constructor(path: () => string, stamp: () => string) {
     const newest = new Newest();
-    const wanted = $derived(path()); // a row that changes elsewhere is no reason to ask again
+    const wanted = $derived(path()); // another change of the row must not trigger a request
     const state = $derived(stamp());
     $effect(() => {
       void state;

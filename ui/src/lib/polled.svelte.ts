@@ -1,11 +1,11 @@
-// An answer of the REST API that is asked for again while the page is in sight, with the sentence of the last refusal.
+// An answer of the REST API, requested again while the page is visible, and the last error.
 
 import { onDestroy } from "svelte";
 import { ApiError, call } from "./api";
 
-const REST_MS = 1500; // between two questions, however much changes: an answer is work for the server
+const REST_MS = 1500; // between two requests, however much changes, to spare the server
 
-/** Asked now, every so often, and soon after `nudge`. Who may not ask is not asked for again. */
+/** Request now, regularly, and soon after `nudge`. After a 403 it stops. */
 export class Polled<T> {
   value = $state.raw<T | undefined>();
   problem = $state("");
@@ -36,7 +36,7 @@ export class Polled<T> {
     }, Math.max(0, this.#askedAt + REST_MS - performance.now()));
   }
 
-  /** What is being answered now may have been looked up before the change that somebody asks about: it is asked for once more. */
+  /** The request under way may have been answered from a state before the change: request once more. */
   async ask(): Promise<void> {
     this.#isOutdated = this.#isAsking;
     if (this.#isAsking || this.isRefused || document.hidden) return;

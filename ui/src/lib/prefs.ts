@@ -1,4 +1,4 @@
-// What this browser remembers for its user. A value that cannot be read is as good as none.
+// Preferences that this browser remembers. An unreadable value counts as none.
 
 export function remembered<T>(name: string, fallback: T): T {
   try {
@@ -13,7 +13,7 @@ export function remember(name: string, value: unknown): void {
   localStorage.setItem(`rowlock.${name}`, JSON.stringify(value));
 }
 
-/** Call `then` when light turns to dark, or the other way round; how to stop that. */
+/** Call `then` when the colour scheme changes; returns a function that stops this. */
 export function watchScheme(then: () => void): () => void {
   const media = matchMedia("(prefers-color-scheme: dark)");
   const observer = new MutationObserver(then);

@@ -1,4 +1,4 @@
-// Projects and their GPU quotas, and what other quotas would change: the scheduler tries them, and nothing is saved.
+// Projects and their GPU quotas; the scheduler can try other quotas without saving them.
 
 import { number, shellWord } from "./format";
 
@@ -16,7 +16,7 @@ interface Averages {
   averageGpuMemoryUtilization: number | null;
 }
 
-/** A project or a department, as the REST API has it. */
+/** A project or a department of the REST API. */
 export interface OrganisationUnit {
   id: string;
   name: string;
@@ -32,9 +32,9 @@ export interface OrganisationUnit {
   totalResources: { gpuQuota: number; cpuQuota: number; memoryQuota: number };
   resources: { gpu: { deserved: number; limit: number; overQuotaWeight: number } }[];
   overtimeData: Record<"range24hData" | "range7dData" | "range30dData", Averages> | null;
-  /** Of a department: its projects. */
+  /** Only for a department: its projects. */
   children?: { id: string; name: string }[];
-  /** Of a project: its department. */
+  /** Only for a project: its department. */
   parent?: { id: string; name: string };
 }
 
@@ -42,7 +42,7 @@ export interface Project extends OrganisationUnit {
   parent: { id: string; name: string };
 }
 
-/** Somebody whom an access rule names. */
+/** A subject of an access rule. */
 export interface RuleSubject {
   subjectId: string;
   subjectType: string;
@@ -51,7 +51,7 @@ export interface RuleSubject {
   scopeId: string;
 }
 
-/** With what other answers know of it. */
+/** Joined with figures from other answers. */
 export interface Unit extends OrganisationUnit {
   count: { all: number; running: number; waiting: number };
   subjects: RuleSubject[];
@@ -74,7 +74,7 @@ export interface QuotaOutcome {
 
 export const UNLIMITED = -1;
 
-/** The end of the scale on which quotas are dragged: there is room beyond what anybody has or wants. */
+/** The end of the scale of the quota sliders: beyond every quota and request. */
 export function scaleOf(projects: Project[]): number {
   const amounts = projects.flatMap(({ totalResources, status }) => [totalResources.gpuQuota, status.quotaStatus.allocated.gpu, status.quotaStatus.requested.gpu]);
   const most = Math.max(4, ...amounts.filter(Number.isFinite));
@@ -86,7 +86,7 @@ export function quotaText(quota: number): string {
   return quota < 0 ? "unlimited" : number(quota);
 }
 
-/** The same as a command. */
+/** The equivalent command. */
 export function commandOf(project: Pick<Project, "name">, quota: number): string {
   return `rowlock project update ${shellWord(project.name)} --gpus ${quota < 0 ? "unlimited" : quota}`;
 }

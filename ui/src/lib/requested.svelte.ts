@@ -1,4 +1,4 @@
-// What was asked for elsewhere, in the command palette for one, and is for the Workloads page to do.
+// A request from elsewhere, such as the command palette, for the Workloads page.
 
 import type { Action } from "./actions";
 

@@ -1,4 +1,4 @@
-// A request of the REST API as a line of `curl`, for what no command does. The variables are those of the docs' page "REST".
+// A request of the REST API as a line of `curl`, where no command does the same. Its variables are those of docs/rest.md.
 
 import { shellWord } from "./format";
 

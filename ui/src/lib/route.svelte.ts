@@ -1,4 +1,4 @@
-// Where the page is, in the fragment of its address: no server needs to know the paths of the page.
+// The route, in the fragment of the address: the server need not know the paths of the page.
 
 export const route = $state({ parts: parse() });
 
@@ -6,12 +6,12 @@ function parse(): string[] {
   return location.hash.replace(/^#\/?/, "").split("/").filter(Boolean).map(decodeURIComponent);
 }
 
-/** Where the browser is, also for what is being taken from the page: to that, `route` shows what it was. */
+/** The browser's present address, also for components that are being removed: `route` still has its former value for those. */
 export function place(): string {
   return parse().join("/");
 }
 
-/** Take over what the address says; what stays the same wakes nothing that reads it. */
+/** Update `route` from the address; unchanged parts cause no update of their readers. */
 function follow(): void {
   const parts = parse();
   if (parts.length !== route.parts.length || parts.some((part, index) => part !== route.parts[index])) route.parts = parts;
@@ -25,6 +25,6 @@ export function hash(...parts: string[]): string {
 
 export function go(...parts: string[]): void {
   location.hash = hash(...parts);
-  // The browser tells of the change later, and the next key may come before it: two arrow keys in a row went one tab.
+  // `hashchange` comes later, and the next key may come before it: two quick arrow keys moved by one tab only.
   follow();
 }

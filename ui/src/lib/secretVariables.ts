@@ -1,11 +1,16 @@
-// Variables that look like secrets: what a tab keeps of a form has their names, and never their values.
+// Variables that look like secrets: a kept draft has their names, never their values.
 
-import type { KeptDraft } from "./keptDraft";
 import type { Environment, Training, Variable } from "./training";
 
 const SECRET = /TOKEN|KEY|SECRET|PASS|CREDENTIAL/i;
 
 type Form = Pick<Training, "environment" | "masterEnvironment">;
+
+interface Draft {
+  training: Training;
+  copied: Partial<Training>;
+  untold: string[];
+}
 
 function variablesOf(environment: Environment | undefined): Variable[] {
   return environment?.spec.environmentVariables ?? [];
@@ -22,14 +27,14 @@ function blankForm<T extends Partial<Form>>(form: T): T {
   return { ...form, ...(environment ? { environment: blank(environment) } : {}), ...(masterEnvironment ? { masterEnvironment: blank(masterEnvironment) } : {}) };
 }
 
-/** The form without the values that look like secrets; it says which these are. */
-export function withoutSecrets(draft: KeptDraft): KeptDraft {
+/** The draft without values that look like secrets; `untold` names those variables. */
+export function withoutSecrets<T extends Draft>(draft: T): T {
   const named = [draft.training, draft.copied].flatMap((form) => [...variablesOf(form.environment), ...variablesOf(form.masterEnvironment)]);
   const told = named.filter((one) => one.value && SECRET.test(one.name)).map((one) => one.name);
   return { ...draft, training: blankForm(draft.training), copied: blankForm(draft.copied), untold: [...new Set([...draft.untold, ...told])] };
 }
 
-/** Which of them the form asks for, and still lacks. */
+/** The variables of `untold` whose values the form still lacks. */
 export function lackedSecrets({ environment, masterEnvironment, isMasterDifferent }: Training, untold: string[]): string[] {
   const asked = [...variablesOf(environment), ...(isMasterDifferent ? variablesOf(masterEnvironment) : [])];
   return [...new Set(asked.filter((one) => one.value === "" && untold.includes(one.name)).map((one) => one.name))];

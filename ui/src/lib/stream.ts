@@ -1,29 +1,29 @@
-// One stream of workloads for all pages of a browser: it remembers the rows, comes back after a break where it was, and
-// says so while it cannot.
+// One stream of workloads for all pages of a browser: it keeps the rows, resumes after a broken connection, and reports
+// when it cannot.
 
 import { EventParser } from "./events";
 import type { Row, StreamMessage, StreamState } from "./types";
 
-const SILENCE_MS = 40_000; // the server shows a sign of life every 15 s
-const LOOK_MS = 1000; // between two looks at how long it has been silent
+const SILENCE_MS = 40_000; // the server sends a comment every 15 s
+const LOOK_MS = 1000; // between two checks of the silence
 const FIRST_DELAY_MS = 250;
 const LAST_DELAY_MS = 5_000;
-const PATIENCE_MS = 600; // a stream that the server ends after a while is back before anybody could read a word about it
+const PATIENCE_MS = 600; // a stream that the server ends regularly is back before a message could be read
 
 type Tell = (message: StreamMessage) => void;
 
 export class WorkloadStream {
   readonly rows = new Map<string, Row>();
   state: StreamState = "connecting";
-  key = ""; // of the session that it follows with
+  key = ""; // the key of the session that it follows
   #url = "";
   #lastEvent = "";
   #delay = FIRST_DELAY_MS;
   #abort: AbortController | undefined;
   #retry: ReturnType<typeof setTimeout> | undefined;
   #notice: ReturnType<typeof setTimeout> | undefined;
-  #heard = new Moment(); // a sign of life, or the beginning of an attempt
-  #isConnected = false; // or about to be
+  #heard = new Moment(); // of the last event or comment, or the start of an attempt
+  #isConnected = false; // or connecting
   readonly #tell: Tell;
 
   constructor(tell: Tell) {
@@ -31,7 +31,7 @@ export class WorkloadStream {
     setInterval(() => this.look(), LOOK_MS);
   }
 
-  /** Follow with this key; nothing happens when that is done already. */
+  /** Follow with this key; does nothing if it does so already. */
   follow(key: string, url: string): void {
     if (key === this.key && url === this.#url && this.state !== "signed-out") return;
     this.stop();
@@ -42,12 +42,12 @@ export class WorkloadStream {
     void this.#connect();
   }
 
-  /** A connection that has said nothing for too long is broken, though nobody was told: after sleep, or behind a tunnel. */
+  /** A connection that is silent for too long is broken, though no error came: after sleep, or behind a tunnel. */
   look(): void {
     if (this.#isConnected && this.#heard.age() > SILENCE_MS) this.#abort?.abort();
   }
 
-  /** Try now: somebody looks at the page again, or the network is back. */
+  /** Try now: the page is visible again, or the network is back. */
   retry(): void {
     this.look();
     if (this.key && this.state === "reconnecting") {
@@ -74,7 +74,7 @@ export class WorkloadStream {
       const headers: Record<string, string> = { "X-Rowlock-Key": this.key };
       if (this.#lastEvent) headers["Last-Event-ID"] = this.#lastEvent;
       const answer = await fetch(this.#url, { headers, signal: abort.signal, cache: "no-store" });
-      if (abort !== this.#abort) return; // it answers to a session that is not followed any more
+      if (abort !== this.#abort) return; // the answer belongs to a session that is no longer followed
       if (answer.status === 401 || answer.status === 403) {
         this.#lastEvent = "";
         this.rows.clear();
@@ -84,7 +84,7 @@ export class WorkloadStream {
       if (!answer.ok || !answer.body) throw new Error(`HTTP ${answer.status}`);
       await this.#read(answer.body.getReader(), abort);
     } catch {
-      // Whatever broke, the answer is to come back; `abort` tells whether another connection has taken over.
+      // Reconnect after any error, unless another connection has taken over (`abort` differs).
     }
     if (abort !== this.#abort) return;
     this.#isConnected = false;
@@ -105,7 +105,7 @@ export class WorkloadStream {
   #take(name: string, data: string, id: string): void {
     const value: unknown = JSON.parse(data);
     if (name === "reset") {
-      this.#lastEvent = ""; // a connection that breaks before all rows have come goes on from nowhere
+      this.#lastEvent = ""; // a connection that breaks before all rows have arrived cannot be resumed
       this.rows.clear();
       this.#tell({ type: "reset", rows: [] });
     } else if (name === "rows") {
@@ -140,7 +140,7 @@ export class WorkloadStream {
   }
 }
 
-/** A point in time, by two clocks: one goes on while the machine sleeps, the other is not set by anybody. */
+/** A point in time by two clocks: the wall clock goes on while the machine sleeps, the monotonic one cannot be set. */
 class Moment {
   readonly #wall = Date.now();
   readonly #steady = performance.now();

@@ -1,20 +1,20 @@
-// Tables of any kind: columns, what a search and filters leave, the order, and the rows as CSV.
+// Tables of any kind: columns, search, filters, order, CSV.
 
 export interface TableColumn<T> {
   key: string;
   title: string;
-  /** What the cell says; "" where there is nothing to say. */
+  /** The text of the cell; "" for none. */
   text: (item: T, now: number) => string;
   order: (item: T) => string | number;
-  /** Why there is no value, where `text` is "": a dash says so. Without it an empty cell means none. */
+  /** Why there is no value, where `text` is "": shown as a dash with this title. Without it, an empty cell means none. */
   absence?: (item: T) => string;
-  /** More about the value, for whoever points at it. */
+  /** The title of the cell. */
   hint?: (item: T) => string;
-  /** For CSV, where it is not what the cell says. */
+  /** The value in CSV, where it differs from the text. */
   exact?: (item: T) => string;
   isShown: boolean;
   isNumber?: boolean;
-  /** Says something else each moment, or of each row: no filter is made of it. */
+  /** Values that differ in each row or change all the time: no filter is offered. */
   isUnique?: boolean;
   width: number;
 }
@@ -35,16 +35,16 @@ export interface Selection {
   sort: Sort;
 }
 
-// Where a spreadsheet would begin a formula: in front of a cell, and behind what it takes for the end of one where lists are separated by
-// semicolons, which ends no quoted cell of ours for others.
+// Where a spreadsheet would begin a formula: at the start of a cell, and after a semicolon, which ends a cell where lists are separated
+// by semicolons (elsewhere a quoted cell continues).
 const FORMULAS = /(?:^|(?<=[;\t\r\n]))(?=[=+\-@＝＋－＠])|^(?=[\t\r\n])/g;
-const MOST_ROWS = 20_000; // as Run:ai's: spreadsheets take no more
+const MOST_ROWS = 20_000; // as Run:ai's limit
 
 export function columnOf<T>(columns: TableColumn<T>[], key: string): TableColumn<T> {
   return columns.find((column) => column.key === key) ?? (columns[0] as TableColumn<T>);
 }
 
-/** The items that a search and all filters leave, sorted. Several values of one column are alternatives. */
+/** The items that match the search and all filters, sorted. Several values of one column are alternatives. */
 export function selectItems<T>(all: Iterable<T>, columns: TableColumn<T>[], { search, filters, sort }: Selection, textOf: (item: T) => string, idOf: (item: T) => string): T[] {
   const words = search.toLowerCase().split(/\s+/).filter(Boolean);
   const byColumn = new Map<string, Set<string>>();
@@ -66,12 +66,12 @@ export function selectItems<T>(all: Iterable<T>, columns: TableColumn<T>[], { se
   return keyed.map(([, item]) => item);
 }
 
-/** The values of one column, as a filter offers them. */
+/** The values of one column that a filter offers. */
 export function valuesOf<T>(all: Iterable<T>, column: TableColumn<T>): string[] {
   return [...new Set([...all].map((item) => column.text(item, 0)))].sort(new Intl.Collator("en", { numeric: true }).compare);
 }
 
-/** As spreadsheets take it: a cell that a spreadsheet would compute is shown as text. */
+/** A cell for CSV; one that a spreadsheet would compute is marked as text. */
 export function toCsv<T>(items: T[], columns: TableColumn<T>[], now: number): string {
   const cell = (text: string): string => `"${text.replace(FORMULAS, "'").replaceAll('"', '""')}"`;
   const lines = items.slice(0, MOST_ROWS).map((item) => columns.map((column) => cell(column.exact?.(item) ?? column.text(item, now))).join(","));
@@ -87,7 +87,7 @@ export function saveCsv(name: string, text: string): void {
   URL.revokeObjectURL(link.href);
 }
 
-/** A list with its next page. What has moved from one page to the other meanwhile is there once, as it is now. */
+/** A list with its next page appended. An item that moved between the pages meanwhile is kept once, in its newer state. */
 export function joined<T>(before: T[], next: T[], idOf: (item: T) => string): T[] {
   const found = new Map(next.map((item) => [idOf(item), item]));
   return [...before.filter((item) => !found.has(idOf(item))), ...next];

@@ -1,4 +1,4 @@
-// A new training: what the form holds, as the body of a request and as a command.
+// A new training: the form's contents, the request body, and the equivalent command.
 
 import { flagsOf, masterFlags, withProgram } from "./flags";
 import { shellWord } from "./format";
@@ -37,11 +37,11 @@ export const FRAMEWORKS = [
   ["XGBoost", "XGBoost"],
   ["JAX", "JAX"],
 ] as const;
-const MASTERLESS = ["PyTorch", "TF", "XGBoost"]; // those that can do without a master
+const MASTERLESS = ["PyTorch", "TF", "XGBoost"]; // frameworks that need no master
 
 export const HOST: Environment = { name: "this-machine", spec: { image: "rowlock.dev/host", command: "" } };
 
-/** A data source of the project, which the server writes out. */
+/** A data source of the project, which the server expands. */
 export interface Source {
   id: string;
   kind: string;
@@ -52,7 +52,7 @@ export interface Training {
   projectId: string;
   projectName: string;
   clusterId: string;
-  /** A workspace is one pod, as a standard training is, for somebody who works in it: it is not preempted. */
+  /** A workspace is one pod for interactive work, and is not preempted. */
   type: "Training" | "Workspace";
   architecture: "Standard" | "Distributed";
   framework: string;
@@ -63,7 +63,7 @@ export interface Training {
   workers: number;
   priority: string;
   sources: Source[];
-  /** What concerns the whole job: the fields of `GENERAL`. */
+  /** Settings of the whole job: the fields of `GENERAL`. */
   general: Spec;
   isMasterDifferent: boolean;
   masterEnvironment: Environment | undefined;
@@ -76,7 +76,7 @@ export function hasMaster(training: Training): boolean {
   return training.architecture === "Distributed" && training.framework !== "JAX" && !isWithoutMaster(training);
 }
 
-/** How the pods are made up; a single pod, which is the master, comes from a copy alone: what has workers has another form. */
+/** Master and workers. A single pod, the master, comes only from a copied workload. */
 export function configurations(training: Training): Training["configuration"][] {
   if (training.architecture === "Standard") return [];
   if (training.configuration === "Master only") return ["Workers & master", ...(MASTERLESS.includes(training.framework) ? (["Workers only"] as const) : []), "Master only"];
@@ -95,7 +95,7 @@ const isElastic = (training: Training): boolean => training.architecture === "Di
 const isDistributed = (training: Training): boolean => training.architecture === "Distributed";
 const seconds = (path: string, title: string, placeholder: string): GeneralField => ({ path, title, type: "number", min: 0, placeholder });
 const TOGETHER = [["", "anywhere"], ["Preferred", "together, if possible"], ["Required", "together, or not at all"]] as const;
-/** What concerns the whole job. */
+/** Settings of the whole job. */
 export const GENERAL: GeneralField[] = [
   { path: "minReplicas", title: "Elastic: at least so many pods", type: "number", min: 1, max: 10_000, placeholder: "not elastic", fits: isElastic },
   { path: "maxReplicas", title: "Elastic: at most so many pods", type: "number", min: 1, max: 10_000, placeholder: "not elastic", fits: isElastic },
@@ -115,16 +115,16 @@ export const GENERAL: GeneralField[] = [
   { path: "annotations", title: "Annotations", type: "pairs" },
 ];
 
-const MOST_GRACE_S = 300; // as in Run:ai's form: so long a pod that does not end holds its GPUs
+const MOST_GRACE_S = 300; // as in Run:ai's form: a pod that does not end holds its GPUs for so long
 
-/** What is wrong with the grace period, in the words of the server, which takes more; one that is copied may stay. */
+/** The error in the grace period, worded as the server's. The server accepts more, so a copied value may stay. */
 export function graceProblem({ general }: Training, copied: Partial<Training>): string {
   const asked = general["terminationGracePeriodSeconds"];
   if (typeof asked !== "number" || asked <= MOST_GRACE_S || asked === copied.general?.["terminationGracePeriodSeconds"]) return "";
   return `terminationGracePeriodSeconds: must be no more than ${MOST_GRACE_S}, but is ${asked}. For more, submit with --termination-grace-period.`;
 }
 
-/** The field of a request in which it stands. */
+/** The field of the request that holds it. */
 function topOf({ path }: FormField): string {
   return path.split(".")[0] ?? path;
 }
@@ -161,7 +161,7 @@ export function submission(training: Training): { path: string; body: Record<str
 
 const SECURITY = ["uidGidSource", "runAsUid", "runAsGid", "supplementalGroups", "capabilities", "seccompProfileType", "runAsNonRoot", "readOnlyRootFilesystem", "allowPrivilegeEscalation", "hostIpc", "hostNetwork"];
 
-/** An environment's spec as that of a request, which has below `security` what an environment says flat. */
+/** An environment's spec as a request's: there, security fields are below `security`. */
 export function requestSpec(environment: Spec): Spec {
   const spec: Spec = {};
   const security: Spec = {};
@@ -174,12 +174,12 @@ export function requestSpec(environment: Spec): Spec {
   return spec;
 }
 
-/** A request's spec of pods. */
+/** The pod spec of a request. */
 function podSpec(environment: Environment | undefined, compute: Compute | undefined): Spec {
   return { ...requestSpec(environment?.spec ?? {}), ...(compute ? { compute: compute.spec } : {}) };
 }
 
-/** The same as a command; "" where the form holds more than it could say. */
+/** The equivalent command; "" where the form has fields without a flag. */
 export function commandOf(training: Training): string {
   const { environment, compute } = training;
   if (!environment || !compute) return "";
@@ -191,17 +191,17 @@ export function commandOf(training: Training): string {
   return withProgram(["runai", workloadType(training).toLowerCase(), "submit", training.name, "-p", training.projectName, ...own, ...sources, ...master], environment.spec);
 }
 
-/** Run:ai's word for what the form makes. */
+/** Run:ai's name for the type of workload. */
 export function workloadType(training: Training): "Distributed" | Training["type"] {
   return training.architecture === "Distributed" ? "Distributed" : training.type;
 }
 
-/** What the form holds of a workload, or a template, of such a type. */
+/** The form's type for a workload or template of such a type. */
 export function ofType(type: string): Pick<Training, "type" | "architecture"> {
   return { type: type === "Workspace" ? "Workspace" : "Training", architecture: type === "Distributed" ? "Distributed" : "Standard" };
 }
 
-/** What the form shows of a workload that is copied. All that it has no field for stays with the environment. */
+/** The form's contents for a copied workload. Fields that the form does not show stay in the environment. */
 export function copyOf(name: string, spec: Spec, masterSpec: Spec | null): Partial<Training> {
   const { compute, numWorkers, distributedFramework, noMaster, noWorkers, priorityClass, ...others } = spec;
   const isGeneral = (name: string): boolean => GENERAL.some((field) => topOf(field) === name);
@@ -227,7 +227,7 @@ export function copyOf(name: string, spec: Spec, masterSpec: Spec | null): Parti
   };
 }
 
-/** A master that mounts nothing says so with this. */
+/** The spec of a master that mounts nothing. */
 function isNothing(storage: unknown): boolean {
   return typeof storage === "object" && storage !== null && !Object.keys(storage).length;
 }

@@ -8,7 +8,7 @@ export interface Session {
   user: string;
   version: string;
   cluster: string;
-  /** Whether the server is over a Kubernetes cluster, whose pods run images, and not this machine's programs. */
+  /** Whether the server runs over a Kubernetes cluster, whose pods need images. */
   isReal: boolean;
 }
 
@@ -19,24 +19,24 @@ export interface Why {
   verdict: { kind: string; sentence: string } | null;
 }
 
-/** What the worker that holds the stream tells its pages. */
+/** Messages from the worker to its pages. */
 export type StreamMessage =
   | { type: "reset"; rows: Row[] }
   | { type: "rows"; rows: Row[] }
   | { type: "gone"; ids: string[] }
   | { type: "ready"; time: number }
-  | { type: "state"; state: StreamState; key: string }; // of the session that it is about
+  | { type: "state"; state: StreamState; key: string }; // the session that it is about
 
 export type StreamState = "connecting" | "live" | "reconnecting" | "signed-out";
 
-/** What a page tells the worker. */
+/** Messages from a page to the worker. */
 export type PageMessage = { type: "follow"; key: string; url: string } | { type: "leave" };
 
-/** The ways in that the server offers. */
+/** The ways to sign in that the server offers. */
 export interface Logins {
   password: boolean;
   oidc: { name: string } | null;
   code: boolean;
-  /** People have tokens of the cluster. */
+  /** Sign in with a token of the cluster. */
   token: boolean;
 }

@@ -18,7 +18,7 @@ const amount = (key: string, title: string, of: (unit: Unit) => number, text: (v
 const cores = (millicores: number): string => number(millicores / 1000);
 const megabytes = (amount: number): string => size(amount * MB);
 
-/** A mean of the last week; the server keeps it since it began. */
+/** A mean of the last week, or since the server started. */
 function average(figure: "averageGpuAllocation" | "averageGpuUtilization" | "averageGpuMemoryUtilization", title: string, unit: "" | " %"): Column {
   const of = (one: Unit): number | null => one.overtimeData?.[RANGE][figure] ?? null;
   return {
@@ -37,7 +37,7 @@ function average(figure: "averageGpuAllocation" | "averageGpuUtilization" | "ave
   };
 }
 
-/** What is held, in percent of what is promised. */
+/** Held GPUs in percent of deserved GPUs. */
 function ratio(resource: "gpu" | "cpu" | "memory", title: string): Column {
   const quota = (one: Unit): number => one.totalResources[`${resource}Quota` as const];
   const of = (one: Unit): number => (quota(one) > 0 ? (one.status.quotaStatus.allocated[resource] / quota(one)) * 100 : -1);

@@ -1,11 +1,11 @@
-// The terminal, as a part of its own: it is loaded when somebody opens one.
+// The terminal, in a file of its own that is loaded with the first terminal.
 
 import { FitAddon } from "@xterm/addon-fit";
 import { Terminal } from "@xterm/xterm";
 import "@xterm/xterm/css/xterm.css";
 
-/** xterm writes its colours into <style> elements and style attributes, which the content security policy forbids: they would be a
- * hole for whoever smuggles in markup. The same rules as a constructed sheet, and through the CSSOM, are allowed. */
+/** xterm writes its colours into <style> elements and style attributes, which the content security policy forbids,
+ * since injected markup could use them. A constructed style sheet and the CSSOM are allowed. */
 function strictDocument(): Document {
   return new Proxy(document, {
     get(target, name) {
@@ -16,7 +16,7 @@ function strictDocument(): Document {
   });
 }
 
-// Colours beyond the palette: xterm sets `style` of its spans as an attribute. The CSSOM says the same, and is allowed.
+// Colours beyond the palette: xterm sets the attribute `style` of its spans. Set the same through the CSSOM, which is allowed.
 HTMLSpanElement.prototype.setAttribute = function (name: string, value: string): void {
   if (name === "style") this.style.cssText = value;
   else Element.prototype.setAttribute.call(this, name, value);
