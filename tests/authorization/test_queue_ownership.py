@@ -62,6 +62,44 @@ def test_an_editor_names_no_queue_of_another_project() -> None:
     play(check)
 
 
+def makers(name: str, queue: str) -> list[tuple[kinds.Kind, dict[str, Any]]]:
+    """Objects from which controllers make pods that name the queue."""
+    labelled: dict[str, Any] = {"metadata": {"labels": {"kai.scheduler/queue": queue}}}
+    pods = {**labelled, "spec": {"restartPolicy": "Never", "containers": [{"name": "main", "image": "none"}]}}
+    job_spec = {"suspend": True, "template": pods}
+    jobset_spec = {"suspend": True, "replicatedJobs": [{"name": "r", "template": {"spec": job_spec}}]}
+    patch = {"manager": "example.com/m", "trainingRuntimeSpec": {"template": labelled}}
+    found: list[tuple[kinds.Kind, dict[str, Any]]] = [
+        (kinds.BATCH_JOB, job_spec),
+        (kinds.CRON_JOB, {"schedule": "0 0 1 1 *", "suspend": True, "jobTemplate": {"spec": job_spec}}),
+        (kinds.JOB_SET, jobset_spec),
+        (kinds.TRAINING_RUNTIME, {"template": {"spec": jobset_spec}}),
+        (kinds.TRAIN_JOB, {"suspend": True, "runtimeRef": {"name": "torch-distributed"}, "runtimePatches": [patch]}),
+    ]
+    return [
+        (kind, {"apiVersion": kind.api_version, "kind": kind.name, "metadata": {"name": name}, "spec": spec})
+        for kind, spec in found
+    ]
+
+
+def test_nor_by_what_controllers_make_jobs_and_pods_of() -> None:
+    async def check(tenancy: Tenancy) -> None:
+        for (kind, foreign), (_, own) in zip(makers("foreign", FOREIGN), makers("own", QUEUE), strict=True):
+            path = f"/apis/{kind.group}/{kind.version}/namespaces/{SPACE}/{kind.plural}"
+            answer = await tenancy.ask(EDITOR, "POST", path, foreign)
+            assert answer.status_code == 403 and f'names the queue "{FOREIGN}"' in answer.json()["message"], answer.text
+            answer = await tenancy.ask(EDITOR, "POST", path, own)
+            assert "names the queue" not in answer.text, answer.text
+            if kind not in kinds.TRAINER:
+                assert answer.status_code == 201, answer.text
+                relabelled = {"metadata": {"labels": {"runai/queue": FOREIGN}}}
+                merge = {"content_type": "application/merge-patch+json"}
+                answer = await tenancy.ask(EDITOR, "PATCH", f"{path}/own", relabelled, **merge)
+                assert answer.status_code == 403, answer.text
+
+    play(check)
+
+
 def test_who_may_use_a_queue_names_it() -> None:
     async def check(tenancy: Tenancy) -> None:
         rule = {"apiGroups": [kinds.QUEUE.group], "resources": ["queues"], "verbs": ["use"], "resourceNames": [FOREIGN]}

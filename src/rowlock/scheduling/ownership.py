@@ -1,6 +1,6 @@
 """Which queues a job may name, and which annotations only the scheduler writes. Applied to all users but the cluster's owner. Pure.
 
-Jobs, pods and PodGroups must use the queue in their namespace's label `runai/queue`, or `default` without it. Otherwise a user of one
+Pods, PodGroups and all that makes some must use the queue in their namespace's label `runai/queue`, or `default` without it. Otherwise a user of one
 project could use another project's quota and evict its pods.
 """
 
@@ -19,18 +19,27 @@ from rowlock.scheduling.model.from_objects import (
     QUEUE_LABELS,
 )
 
+_Path = tuple[str, ...]
 PROJECT_LABEL = "project"
-"""On a job it names the queue if no other label does."""
+"""It names the queue of a job, or of the jobs that an object makes, if no other label does."""
 RIGHT = "use"
 """The verb on queues.scheduling.run.ai that allows a user to name that queue."""
-KINDS = frozenset({kinds.POD, kinds.POD_GROUP, kinds.NAMESPACE, *kinds.JOBS})
+WITH_TEMPLATES = frozenset({*kinds.WORKLOADS, kinds.CRON_JOB, kinds.TRAINING_RUNTIME})
+"""Kinds from whose templates controllers make jobs, pods and PodGroups: those writes are the server's own, and nobody asks again."""
+KINDS = frozenset({kinds.POD, kinds.POD_GROUP, kinds.NAMESPACE, *WITH_TEMPLATES})
+_MAX_DEPTH = 16
+"""The deepest template is that of a pod in a patch of a TrainJob, at a path of 11 steps."""
+_NO_TEMPLATES = frozenset(
+    {"metadata", "containers", "initContainers", "ephemeralContainers", "volumes", "volumeClaimPolicies"}
+)
+"""Fields below which there is no template of jobs or pods."""
 
 
 def refusal(
     kind: Kind, old: Object | None, new: Object, namespace_object: Object | None, may_use: Callable[[str], bool]
 ) -> str:
     """Why this user may not write the object; "" = allowed. Queues already named in `old` are not checked."""
-    if kind in (kinds.POD, *kinds.JOBS) and _devices(kind, new) - (_devices(kind, old) if old else set()):
+    if kind not in (kinds.POD_GROUP, kinds.NAMESPACE) and _devices(kind, new) - (_devices(kind, old) if old else set()):
         return f"the annotation {DEVICES_ANNOTATION} says which GPUs the scheduler has chosen: leave it out"
     own = str(labels(namespace_object or {}).get(NAMESPACE_QUEUE_LABEL) or DEFAULT_QUEUE)
     before = set(named_queues(kind, old)) if old else set()
@@ -51,15 +60,16 @@ def named_queues(kind: Kind, obj: Object) -> Iterator[str]:
     if kind is kinds.NAMESPACE:
         yield from filter(None, (_text(obj, "labels", NAMESPACE_QUEUE_LABEL),))
         return
-    places = [obj, *(template for _, template in _templates(obj))] if kind in kinds.JOBS else [obj]
-    labelled = [queue for place in places for label in QUEUE_LABELS if (queue := _text(place, "labels", label))]
-    yield from labelled
-    if kind in kinds.JOBS:
-        found = (
-            "" if labelled else _text(obj, "labels", PROJECT_LABEL),
-            dig(obj, "spec.runPolicy.schedulingPolicy.queue", ""),
-        )
-        yield from (str(queue) for queue in found if queue)
+    places, labelled = list(_places(kind, obj)), set[_Path]()
+    for path, place in places:
+        for queue in filter(None, (_text(place, "labels", label) for label in QUEUE_LABELS)):
+            labelled.update(path[:length] for length in range(len(path) + 1))
+            yield queue
+    for path, place in places if kind in WITH_TEMPLATES else ():
+        if path not in labelled and not _is_of_pods(place) and (queue := _text(place, "labels", PROJECT_LABEL)):
+            yield queue
+    if kind in kinds.JOBS and (queue := dig(obj, "spec.runPolicy.schedulingPolicy.queue", "")):
+        yield str(queue)
     if kind is kinds.POD_GROUP and (queue := dig(obj, "spec.queue")):
         yield str(queue)
 
@@ -71,15 +81,29 @@ def _text(obj: Any, field: str, name: str) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _templates(job: Object) -> Iterator[tuple[str, Any]]:
-    """(path, pod template) of each replica type of a job of any framework. The job is not validated yet."""
-    spec = job.get("spec")
-    for field, replicas in spec.items() if isinstance(spec, dict) else ():
-        if field.endswith("ReplicaSpecs") and isinstance(replicas, dict):
-            for role, replica in replicas.items():
-                yield f"{field}.{role}", dig(replica, "template")
+def _places(kind: Kind, obj: Object) -> Iterator[tuple[_Path, Any]]:
+    """(path, object or template) of everything with metadata of its own in an object, which is not validated yet."""
+    yield (), obj
+    unvisited: list[tuple[_Path, Any]] = [((), {"spec": obj.get("spec")})] if kind in WITH_TEMPLATES else []
+    while unvisited:
+        path, value = unvisited.pop()
+        if isinstance(value, dict):
+            if path and "metadata" in value:
+                yield path, value
+            inner = ((str(key), each) for key, each in value.items() if key not in _NO_TEMPLATES)
+        else:
+            inner = ((str(number), each) for number, each in enumerate(value))
+        if len(path) < _MAX_DEPTH:
+            unvisited += [((*path, step), each) for step, each in inner if isinstance(each, dict | list)]
 
 
-def _devices(kind: Kind, obj: Object) -> set[tuple[str, str]]:
-    places = [("", obj), *(_templates(obj) if kind in kinds.JOBS else ())]
-    return {(where, text) for where, place in places if (text := _text(place, "annotations", DEVICES_ANNOTATION))}
+def _is_of_pods(place: Any) -> bool:
+    """Whether the place is a pod template, where a project label names no queue."""
+    spec = dig(place, "spec")
+    return isinstance(spec, dict) and "containers" in spec
+
+
+def _devices(kind: Kind, obj: Object) -> set[tuple[_Path, str]]:
+    return {
+        (path, text) for path, place in _places(kind, obj) if (text := _text(place, "annotations", DEVICES_ANNOTATION))
+    }
