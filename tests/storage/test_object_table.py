@@ -18,7 +18,7 @@ from rowlock.storage.read_verbs import Selection, objects_at_revision
 from rowlock.storage.staged_view import StagedView
 
 KINDS = (kinds.POD, kinds.PYTORCHJOB, kinds.EVENT, kinds.NODE)
-OWNER, LABEL = "u", "training.kubeflow.org/job-name"
+OWNER, LABEL = "n0-uid", "training.kubeflow.org/job-name"
 
 
 def _object(kind: Kind, key: Key, revision: int, rng: random.Random) -> Object:
@@ -108,6 +108,52 @@ def test_only_the_latest_finished_objects_stay_decoded() -> None:
     assert first == ended[0] and first is not ended[0]
     assert state.get(kinds.POD, "x", "ended-0") is first
     assert state.get_encoded_if_newest(kinds.POD, ended[3]) is None
+
+
+def test_what_an_unfinished_job_owns_stays_decoded_until_its_end() -> None:
+    state = State(decoded_limit=2)
+
+    def put(kind: Kind, name: str, revision: int, *, owner: str = "", status: Object | None = None) -> Object:
+        meta: dict[str, Any] = {"name": name, "namespace": "x", "uid": f"{name}-uid", "resourceVersion": str(revision)}
+        if owner:
+            meta["ownerReferences"] = [{"uid": f"{owner}-uid"}]
+        obj = {"metadata": meta, "status": status or {}}
+        key = Key("x", name)
+        state.apply(StoredChange("Added", revision, kind, obj, None, msgspec.json.encode(obj), 0, key))
+        return obj
+
+    def decoded(owned: list[tuple[Kind, Object]]) -> int:
+        return sum(state.get_encoded_if_newest(kind, obj) is not None for kind, obj in owned)
+
+    def put_owned(job: str, revision: int) -> list[tuple[Kind, Object]]:
+        services = [(kinds.SERVICE, put(kinds.SERVICE, f"{job}-{i}", revision, owner=job)) for i in range(5)]
+        ended = put(kinds.POD, f"{job}-0", revision, owner=job, status={"phase": "Succeeded"})
+        return [*services, (kinds.POD, ended)]
+
+    put(kinds.PYTORCHJOB, "a", 1)
+    put(kinds.PYTORCHJOB, "b", 1)
+    of_a, of_b = put_owned("a", 2), put_owned("b", 3)
+    for i in range(5):
+        put(kinds.EVENT, f"event-{i}", 4 + i)
+    assert (decoded(of_a), decoded(of_b)) == (6, 6)
+    done = put(kinds.PYTORCHJOB, "a", 20, status={"conditions": [{"type": "Succeeded", "status": "True"}]})
+    assert (decoded(of_a), decoded(of_b)) == (2, 6)  # the two latest of everything that is seldom read
+    state.apply(Change("Deleted", 21, kinds.PYTORCHJOB, done))
+    job = state.get(kinds.PYTORCHJOB, "x", "b")
+    assert job is not None
+    state.apply(Change("Deleted", 22, kinds.PYTORCHJOB, job))
+    assert decoded(of_a) + decoded(of_b) == 2
+
+    recovered = State(decoded_limit=2)  # what was not decoded at a start stays decoded once it was read
+    service = Key("x", "c-0")
+    recovered.load(
+        kinds.SERVICE, service, msgspec.json.encode({"metadata": {"name": "c-0", "ownerReferences": [{"uid": "c"}]}})
+    )
+    recovered.load(kinds.PYTORCHJOB, Key("x", "c"), msgspec.json.encode({"metadata": {"name": "c", "uid": "c"}}))
+    first = recovered.get(kinds.SERVICE, *service)
+    for i in range(5):
+        _put(recovered, kinds.EVENT, f"event-{i}", "", i)
+    assert recovered.get(kinds.SERVICE, *service) is first
 
 
 def test_a_list_reads_each_object_when_it_is_asked_for() -> None:

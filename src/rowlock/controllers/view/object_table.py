@@ -2,7 +2,7 @@
 
 A decoded object takes five times the memory of its JSON. Finished pods and jobs, events, services and what else jobs leave behind are
 read seldom, so only the latest of them stay decoded (`DecodedObjects`); the others are decoded when they are read. Everything else
-stays decoded once it was read.
+stays decoded once it was read, and so does what an unfinished workload owns: its controller reads all of that at each turn.
 """
 
 from __future__ import annotations
@@ -80,6 +80,12 @@ def fields_of_seldom_read(kind: Kind, encoded: bytes) -> dict[str, Any] | None:
     return msgspec.structs.asdict(found.metadata) if is_seldom_read(kind, {"status": status}) else None
 
 
+def owner_uids(meta: dict[str, Any]) -> set[str]:
+    """The uids of an object's owners. What a real cluster sends need not be well-formed."""
+    owners = meta.get("ownerReferences")
+    return {str(objects.dig(owner, "uid")) for owner in owners} if isinstance(owners, list) else set()
+
+
 @dataclass(slots=True, eq=False)
 class ObjectTable:
     """All objects of one kind in one namespace. One that was put without its JSON is encoded when it is dropped."""
@@ -112,11 +118,23 @@ def indexed_fields(encoded: bytes) -> dict[str, Any]:
 
 
 class DecodedObjects:
-    """The seldom read objects that are decoded, oldest first. Beyond the limit the oldest are dropped from their tables."""
+    """The seldom read objects that are decoded, oldest first. Beyond the limit the oldest are dropped from their tables, unless an
+    unfinished workload owns them."""
 
     def __init__(self, limit: int = DECODED_LIMIT) -> None:
         self._limit = limit
         self._entries: OrderedDict[tuple[ObjectTable, str], None] = OrderedDict()
+        self._unfinished: set[str] = set()
+        """Uids of the workloads that have not ended."""
+
+    def note_workload(self, uid: str, is_unfinished: bool) -> bool:
+        """Whether what this workload owns need no longer stay decoded: it was unfinished, and has ended or is deleted."""
+        if is_unfinished:
+            self._unfinished.add(uid)
+            return False
+        was_unfinished = uid in self._unfinished
+        self._unfinished.discard(uid)
+        return was_unfinished
 
     def read(self, table: ObjectTable, name: str) -> Object | None:
         """The object of this name, decoded now if it was not; None when there is none."""
@@ -130,7 +148,7 @@ class DecodedObjects:
         """Keep `obj` in its table, decoded: for ever, or until newer ones have taken its place."""
         table.decoded[name] = obj
         entry = table, name
-        if not is_seldom_read(table.kind, obj):
+        if not is_seldom_read(table.kind, obj) or not self._unfinished.isdisjoint(owner_uids(objects.meta(obj))):
             self._entries.pop(entry, None)
             return
         self._entries[entry] = None

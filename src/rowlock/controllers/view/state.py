@@ -23,8 +23,9 @@ from rowlock.controllers.view.object_table import (
     decode,
     fields_of_seldom_read,
     is_seldom_read,
+    owner_uids,
 )
-from rowlock.kinds import Kind
+from rowlock.kinds import WORKLOADS, Kind
 from rowlock.objects import Key, Object
 
 _Group = TypeVar("_Group")
@@ -203,6 +204,9 @@ class State:
             encoded = change.encoded if isinstance(change, StoredChange) else b""
             space = _index(kind_objects, change.kind, key, objects.meta(change.object), encoded)
             self._decoded.put(space, key.name, change.object)
+        if change.kind in WORKLOADS:
+            is_unfinished = change.type != "Deleted" and not is_seldom_read(change.kind, change.object)
+            self._note_workload(objects.uid(change.object), is_unfinished)
         for observer in self._observers.get(change.kind, ()):
             observer(change)
 
@@ -214,6 +218,18 @@ class State:
         obj = decode(encoded)
         space = _index(self._kinds.setdefault(kind, _KindObjects()), kind, key, objects.meta(obj), encoded)
         self._decoded.put(space, key.name, obj)
+        if kind in WORKLOADS:
+            self._note_workload(objects.uid(obj), is_unfinished=True)
+
+    def _note_workload(self, uid: str, is_unfinished: bool) -> None:
+        """What an unfinished workload owns stays decoded; after its end, only as long as everything else that is seldom read."""
+        if not self._decoded.note_workload(uid, is_unfinished):
+            return
+        for kind_objects in self._kinds.values():
+            for space, name in kind_objects.by_owner.get(uid, ()):
+                table = kind_objects.spaces[space]
+                if (obj := table.decoded.get(name)) is not None:
+                    self._decoded.put(table, name, obj)
 
     def _remove(self, kind_objects: _KindObjects, key: Key) -> None:
         space = kind_objects.spaces.get(key.namespace)
@@ -248,7 +264,7 @@ def _index(kind_objects: _KindObjects, kind: Kind, key: Key, fields: dict[str, A
 def _reindex(kind_objects: _KindObjects, key: Key, was: dict[str, Any], now: dict[str, Any]) -> None:
     """Update the indexes; `was` and `now` are an object's metadata."""
     if was.get("ownerReferences") != now.get("ownerReferences"):
-        owners_was, owners_now = _owner_uids(was), _owner_uids(now)
+        owners_was, owners_now = owner_uids(was), owner_uids(now)
         for uid in owners_was - owners_now:
             _remove_key(kind_objects.by_owner, uid, key)
         for uid in owners_now - owners_was:
@@ -260,12 +276,6 @@ def _reindex(kind_objects: _KindObjects, key: Key, was: dict[str, Any], now: dic
                 _remove_key(kind_objects.by_label, (key.namespace, label, old), key)
             if old != new and new is not None:
                 insort(kind_objects.by_label.setdefault((key.namespace, label, new), []), key)
-
-
-def _owner_uids(meta: dict[str, object]) -> set[str]:
-    """The uids of an object's owners. What a real cluster sends need not be well-formed."""
-    owners = meta.get("ownerReferences")
-    return {str(objects.dig(owner, "uid")) for owner in owners} if isinstance(owners, list) else set()
 
 
 def _label(meta: dict[str, Any], label: str) -> str | None:
