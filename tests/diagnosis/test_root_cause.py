@@ -241,3 +241,19 @@ def test_a_rank_that_ended_well_too_early(incident: list[RankFailure], left: lis
 )
 def test_who_had_all_its_peers_did_not_lose_one(incident: list[RankFailure], unknown: bool) -> None:
     assert ("the logs do not say why" in incident_sentence(incident, 2)) == unknown
+
+
+def test_a_rank_that_was_told_to_end_is_not_first_for_what_it_had_logged() -> None:
+    handled = dead(1, 143, signal=15, stopped=True, trouble=LoggedError("OSError", "no metadata", 11.0, "dcp.py:7"))
+    sentence = incident_sentence([handled, dead(0, trouble=CAUSE)], 2)
+    assert sentence.startswith("rank 0 (pod j-worker-0") and sentence.endswith("; rank 1 was then stopped.")
+
+
+def test_a_rank_that_was_told_to_end_while_it_ended_of_the_same_error_failed_the_same_way() -> None:
+    ending = dead(1, 143, signal=15, stopped=True, trouble=CAUSE)
+    assert "rank 1 failed too" in incident_sentence([ending, dead(0, trouble=CAUSE)], 2)
+
+
+def test_an_error_that_torch_has_marked_is_unhandled_though_the_cluster_ended_its_rank() -> None:
+    marked = dead(1, 143, signal=15, stopped=True, trouble=LoggedError("OSError", "torn", 11.0, rank=1))
+    assert root_cause([marked, dead(0, trouble=CAUSE)]) is marked

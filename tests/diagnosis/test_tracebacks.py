@@ -180,3 +180,61 @@ def test_lines_of_a_program_that_goes_on_at_once_are_no_part_of_the_message(line
     later = "\n".join(line.format(number) for number in range(12))
     assert find_error(stamped(1, HANDLED) + stamped(1, later)) is None
     assert find_error(stamped(1, HANDLED) + stamped(1, line.format(1))) is not None, "a last word"
+
+
+FRAMES = '  File "/w/train.py", line 3, in load\n    open(path)\nFileNotFoundError: no vocabulary'
+LOST_CHILD = 'Traceback (most recent call last):\n  File "/w/main.py", line 9, in <module>\n'
+
+
+@pytest.mark.parametrize(
+    ("log", "said"),
+    [
+        (f"Overwrite? [y/N] Traceback (most recent call last):\n{FRAMES}", "FileNotFoundError: no vocabulary (train.py:3 in load)"),
+        (f"Epoch 1:  45%|████▌     | 9/20 [00:01<00:01]Traceback (most recent call last):\n{FRAMES}", "FileNotFoundError: no vocabulary (train.py:3 in load)"),
+        ("\n".join(f"(train pid=7) {line}" for line in f"Traceback (most recent call last):\n{FRAMES}".splitlines()), "FileNotFoundError: no vocabulary (train.py:3 in load)"),
+        ('Traceback (most recent call last):\n\n> File "/w/a.py", line 8, in <module>\n    mean([])\n    └ <function mean>\n\n  File "/w/a.py", line 3, in mean\n    return 1 / len(x)\n               │   └ []\n\nZeroDivisionError: division by zero\n', "ZeroDivisionError: division by zero (a.py:3 in mean)"),
+        (f"Exception in initializer:\nTraceback (most recent call last):\n{FRAMES}\n{LOST_CHILD}concurrent.futures.process.BrokenProcessPool: A process was terminated.", "FileNotFoundError: no vocabulary (train.py:3 in load)"),
+        (f"{LOST_CHILD}subprocess.CalledProcessError: Command 'convert' died with <Signals.SIGSEGV: 11>.", "CalledProcessError: Command 'convert' died with <Signals.SIGSEGV: 11>. (main.py:9)"),
+        (f"convert: unable to open image a.png\n{LOST_CHILD}subprocess.CalledProcessError: Command 'convert' returned non-zero exit status 1.", "CalledProcessError: Command 'convert' returned non-zero exit status 1. (main.py:9; caused by convert: unable to open image a.png)"),
+        (f"step 10\n{LOST_CHILD}subprocess.CalledProcessError: Command 'false' returned non-zero exit status 1.", "CalledProcessError: Command 'false' returned non-zero exit status 1. (main.py:9)"),
+        (f"free(): invalid pointer\n{LOST_CHILD}subprocess.CalledProcessError: Command 'pack' died with <Signals.SIGABRT: 6>.", "CalledProcessError: Command 'pack' died with <Signals.SIGABRT: 6>. (main.py:9; caused by free(): invalid pointer)"),
+        (f'{LOST_CHILD}ValueError: cannot convert (PerReplica:{{\n  0: <tensor 4>,\n  1: <tensor 5>\n}}) to a tensor\nbye', "ValueError: cannot convert (PerReplica:{ 0: <tensor 4>, 1: <tensor 5> }) to a tensor (main.py:9)"),
+        (f'{LOST_CHILD}ValueError: bad interval [3, 4)\nstep 3 loss 1', "ValueError: bad interval [3, 4) (main.py:9)"),
+        ('[rank0]: Traceback (most recent call last):\n[rank0]:   File "/w/main.py", line 9, in <module>\n[rank0]: torch.CheckpointException: ranks:dict_keys([0])\n[rank0]: Traceback (most recent call last): (RANK 0)\n[rank0]:   File "/w/utils.py", line 1, in f\n[rank0]: AssertionError: no metadata in /c/step_9\n', "CheckpointException: ranks:dict_keys([0]) (main.py:9; caused by AssertionError: no metadata in /c/step_9)"),
+        ('Traceback (most recent call last):\n  File "/w/main.py", line 9, in <module>\nmpi4py.MPI.Exception: MPI_ERR_TRUNCATE: message truncated\n----------\nMPI_ABORT was invoked on rank 1 in communicator MPI_COMM_WORLD\n----------\n[w-0:00000] *** An error occurred in Socket closed\n[w-0:00000] *** on a NULL communicator\nprterun has exited due to process rank 1 with PID 0 on node w-1 calling\n"abort".\n', "Exception: MPI_ERR_TRUNCATE: message truncated (main.py:9)"),
+        ("On WorkerInfo(id=1, name=worker1):\nValueError('no rows')\nTraceback (most recent call last):\n" + FRAMES, None),
+    ],
+)  # fmt: skip
+def test_shapes_of_public_reports(log: str, said: str | None) -> None:
+    error = find_error("\n".join(T.format(1) + line for line in log.splitlines()))
+    assert (error and str(error)) == said
+    assert error is None or not error.secondary
+
+
+def test_a_childs_error_of_long_ago_is_not_why_a_pool_broke() -> None:
+    broken = f"{LOST_CHILD}BrokenProcessPool: A process was terminated."
+    early = stamped(1, f"Traceback (most recent call last):\n{FRAMES}")
+    error = find_error(early + "".join(stamped(2, f"step {n}") for n in range(12)) + stamped(3, broken))
+    assert error is not None and error.kind == "BrokenProcessPool"
+
+
+MARKED = '[rank1]: Traceback (most recent call last):\n[rank1]:   File "/w/main.py", line 9, in <module>\n[rank1]: RuntimeError: no plan\n'
+PRINTED = f"Traceback (most recent call last):\n{FRAMES}\n"
+
+
+@pytest.mark.parametrize(
+    ("log", "said"),
+    [
+        (stamped(1, PRINTED) + stamped(2, MARKED), "RuntimeError: no plan (main.py:9; caused by FileNotFoundError: no vocabulary)"),
+        (stamped(1, PRINTED).replace("T20:00", "T19:00") + stamped(2, MARKED), "RuntimeError: no plan (main.py:9)"),
+        (stamped(1, f"Exception in thread Thread-1:\n{PRINTED}") + stamped(3, MARKED), "FileNotFoundError: no vocabulary (train.py:3 in load)"),
+        (stamped(1, PRINTED) + stamped(2, MARKED.replace("no plan", "Connection reset by peer")), "FileNotFoundError: no vocabulary (train.py:3 in load)"),
+    ],
+)  # fmt: skip
+def test_what_a_rank_printed_before_the_error_that_torch_marks(log: str, said: str) -> None:
+    assert str(find_error(log)) == said
+
+
+def test_a_place_in_cython_is_a_librarys() -> None:
+    log = 'Traceback (most recent call last):\n  File "/w/m.py", line 4, in <module>\n  File "src/mpi4py/MPI.src/Comm.pyx", line 440, in mpi4py.MPI.Comm.Recv\nmpi4py.MPI.Exception: MPI_ERR_RANK: invalid rank'
+    assert str(find_error(log)) == "Exception: MPI_ERR_RANK: invalid rank (m.py:4)"

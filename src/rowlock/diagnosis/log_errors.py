@@ -15,7 +15,14 @@ from dataclasses import replace
 from rowlock.diagnosis.log_lines import LogLine, has_launcher, is_launcher_line, is_program_line, shorten, split_lines
 from rowlock.diagnosis.mpi_errors import find_mpi_error, first_mpi_rank
 from rowlock.diagnosis.native_errors import find_native_error, last_library_error
-from rowlock.diagnosis.tracebacks import SECONDARY_ERROR, LoggedError, Traceback, find_uncaught
+from rowlock.diagnosis.tracebacks import (
+    CHILD_ERRORS,
+    SECONDARY_ERROR,
+    LoggedError,
+    Traceback,
+    find_uncaught,
+    is_just_before,
+)
 
 SEEN_BY_TORCHRUN = "as torchrun saw it"
 """The text of an error that torchrun reports about a rank that logged none itself."""
@@ -29,6 +36,7 @@ _NO_WORDS = re.compile(r"\s|\[rank\d+\]:|Traceback \(")
 _FAILED_TEST = re.compile(r"(?:FAILED|ERROR) (\S+::\S.*?)(?: - (.*))?$")
 _TESTS_END = re.compile(r"(?:=+ )?(?:\d+ \w+, )*\d+ (?:failed|errors?)\b.* in [\d.]+s\b")
 """Lines of pytest: one test in the summary, and the last line."""
+_ERROR_WORDS = re.compile(r"\b(?:error|fatal|failed|cannot|unable|not found|no such|denied|aborted)\b", re.IGNORECASE)
 _LAST_WORDS = 10
 """Lines that a program may still write between a fatal error that it printed itself and its end (`training failed`)."""
 _LAST_WORDS_TIME = 2.0
@@ -43,7 +51,10 @@ def find_error(log: str, signal: int = 0) -> LoggedError | None:
     """
     lines = split_lines(log)
     launched = has_launcher(lines)
-    errors = [found.error for found in find_uncaught(lines) if launched or not _went_on(lines, found, signal)]
+    uncaught = [found for found in find_uncaught(lines) if launched or not _went_on(lines, found, signal)]
+    errors = [
+        _with_words_of_child(lines, found) for found in (uncaught if launched else _without_printed(lines, uncaught))
+    ]
     if signal == signals.SIGKILL:
         errors = [error for error in errors if not error.secondary]
     else:
@@ -59,6 +70,36 @@ def find_error(log: str, signal: int = 0) -> LoggedError | None:
     if best.secondary and child_error is not None and child_error.rank is not None:
         return child_error
     return best if best.rank is not None else replace(best, rank=first_mpi_rank(lines))
+
+
+def _without_printed(lines: Sequence[LogLine], uncaught: Sequence[Traceback]) -> list[Traceback]:
+    """Tracebacks of one rank without those that it printed itself before it failed: torch marks the one that ends it. A printed one just
+    before is its cause, unless it has one. What ended a thread was not printed by the program."""
+    marked = next((each for each in uncaught if each.error.rank is not None and not each.error.secondary), None)
+    if marked is None:
+        return list(uncaught)
+    printed = [
+        each
+        for each in uncaught
+        if each.begin < marked.begin and not lines[max(0, each.begin - 1)][1].startswith("Exception in thread")
+    ]
+    near = next((each for each in reversed(printed) if is_just_before(lines, each, marked)), None)
+    if near is not None and not marked.error.cause:
+        cause = shorten(f"{near.error.kind}: {near.error.text}".removesuffix(": "))
+        marked_with_cause = replace(marked, error=replace(marked.error, cause=cause))
+        uncaught = [marked_with_cause if each is marked else each for each in uncaught]
+    return [each for each in uncaught if each not in printed]
+
+
+def _with_words_of_child(lines: Sequence[LogLine], found: Traceback) -> LoggedError:
+    """An error about a child process, with what the child said before its end as the cause, if that is about an error."""
+    if not found.error.kind.endswith(CHILD_ERRORS) or found.error.cause:
+        return found.error
+    before = lines[max(0, found.begin - _LAST_WORDS) : found.begin]
+    if native := find_native_error(before, died=True):
+        return replace(found.error, cause=f"{native.kind}: {native.text}".removesuffix(": "))
+    words = next((text.strip() for _, text in reversed(before) if is_program_line(text)), "")
+    return replace(found.error, cause=shorten(words)) if _ERROR_WORDS.search(words) else found.error
 
 
 def _went_on(lines: Sequence[LogLine], found: Traceback, signal: int) -> bool:

@@ -45,7 +45,7 @@ CHAIN = re.compile(r"(.*?)(?:During handling of the above exception|The above ex
 """The line between two tracebacks of a chain, with what is in front of it."""
 _LAUNCHER_LINE = re.compile(
     r"torch/?\.?distributed[./]elastic|ChildFailedError|Root Cause \(first observed failure\)|closing signal|"
-    r"elastic/multiprocessing|prterun|prun noticed|mpirun|mpiexec"
+    r"elastic/multiprocessing|prterun|prun noticed|mpirun|mpiexec|MPI_ABORT was invoked on rank|^\0?\[\S+:\d+\] \*\*\* "
 )
 
 

@@ -41,11 +41,12 @@ def find_mpi_error(lines: Sequence[LogLine]) -> LoggedError | None:
     for at, text in lines:
         if signalled := _SIGNALLED.search(text):
             return LoggedError(f"was killed with {_signal_name(int(signalled[2]))}", SEEN_BY_MPIRUN, at, rank=rank)
-    for at, text in lines:
-        if place := _ERROR_PLACE.match(text):
-            kinds = [found for _, each in lines if (found := _ERROR_CLASS.match(each))]
-            kind, words = (kinds[0][1], f"{kinds[0][2]} in {place[1]}") if kinds else ("MPI error", place[1])
-            return LoggedError(kind, shorten(words), at, rank=rank, secondary=bool(SECONDARY_ERROR.search(words)))
+    places = [(at, found[1]) for at, text in lines if (found := _ERROR_PLACE.match(text))]
+    if places:
+        at, place = next((each for each in places if not SECONDARY_ERROR.search(each[1])), places[0])
+        kinds = [found for _, each in lines if (found := _ERROR_CLASS.match(each))]
+        kind, words = (kinds[0][1], f"{kinds[0][2]} in {place}") if kinds else ("MPI error", place)
+        return LoggedError(kind, shorten(words), at, rank=rank, secondary=bool(SECONDARY_ERROR.search(words)))
     codes = [(at, int(found[1])) for at, text in lines if rank is not None and (found := _EXIT_CODE.match(text))]
     return LoggedError(f"ended with exit code {codes[0][1]}", SEEN_BY_MPIRUN, codes[0][0], rank=rank) if codes else None
 

@@ -91,6 +91,14 @@ class RankFailure:
         return self.stopped or self.signal == signals.SIGTERM
 
     @property
+    def was_told_to_end(self) -> bool:
+        """Whether the cluster ended it, and nothing shows that it would have ended by itself: a program may handle the errors that it logs.
+        Those that torch has prefixed with the rank are not handled."""
+        is_unhandled = self.trouble is not None and self.trouble.rank is not None
+        is_terminated = ending_signal(self.code, self.signal) == signals.SIGTERM
+        return self.stopped and not self.reason and is_terminated and not is_unhandled
+
+    @property
     def was_ended_by_node(self) -> bool:
         """Whether the kubelet ended it for a reason of its pod (evicted, deadline, unhealthy), which is in `message`."""
         return self.reason not in ("", "OOMKilled", "StartError")
@@ -118,7 +126,7 @@ def group_incidents(failures: Sequence[RankFailure]) -> list[list[RankFailure]]:
 
 def root_cause(incident: Sequence[RankFailure]) -> RankFailure:
     """The failure of an incident that explains the others."""
-    return min(incident, key=lambda d: (d.is_secondary, d.failed_at))
+    return min(incident, key=lambda d: (d.is_secondary, d.was_told_to_end, d.failed_at))
 
 
 def is_requested_stop(incident: Sequence[RankFailure]) -> bool:
@@ -151,7 +159,7 @@ def incident_sentence(incident: Sequence[RankFailure], ranks: int = 0, left: Seq
         return f"No rank failed: {join_names(names)} {plural} told to end ({_STOP_REASONS})."
     cause = root_cause(incident)
     others = {d.rank for d in incident if d.rank != cause.rank}
-    secondary = {d.rank for d in incident if d.is_secondary} & others
+    secondary = {d.rank for d in incident if _follows(d, cause)} & others
     text = f"{cause.rank_name} (pod {cause.pod}, node {cause.node}) {_cause_description(cause)}"
     if cause.is_secondary and left:
         verb = "had" if len(left) == 1 else "each had"
@@ -164,7 +172,7 @@ def incident_sentence(incident: Sequence[RankFailure], ranks: int = 0, left: Seq
     count = (
         f"all {len(others)} others" if ranks and len(others) == ranks - 1 and ranks > 2 else join_names(sorted(others))
     )
-    stopped = {d.rank for d in incident if d.stopped and d.trouble is None}
+    stopped = {d.rank for d in incident if d.stopped and (d.trouble is None or d.was_told_to_end)}
     if others == secondary and others <= stopped:
         return f"{text}; {count} {'was' if len(others) == 1 else 'were'} then stopped."
     if others == secondary:
@@ -173,6 +181,12 @@ def incident_sentence(incident: Sequence[RankFailure], ranks: int = 0, left: Seq
     own_failures = sorted(others - secondary)
     suffix = f", and {join_names(sorted(secondary))} lost a peer" if secondary else ""
     return f"{text}; {join_names(own_failures)} failed {_compare_failures(cause, incident, own_failures)}{suffix}."
+
+
+def _follows(failure: RankFailure, cause: RankFailure) -> bool:
+    """Whether a rank ended because another one had failed. One with the same error has failed the same way."""
+    errors = [(each.trouble.kind, each.trouble.text) if each.trouble else None for each in (failure, cause)]
+    return failure.is_secondary or (failure.was_told_to_end and not cause.was_told_to_end and errors[0] != errors[1])
 
 
 def _had_all_peers(cause: RankFailure, incident: Sequence[RankFailure]) -> bool:

@@ -9,19 +9,30 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import compress, pairwise
 
-from rowlock.diagnosis.log_lines import CHAIN, RANK_PREFIX, TRACEBACK_HEADER, LogLine, library_level, shorten
+from rowlock.diagnosis.log_lines import (
+    CHAIN,
+    RANK_PREFIX,
+    TRACEBACK_HEADER,
+    LogLine,
+    is_launcher_line,
+    is_program_line,
+    library_level,
+    shorten,
+)
 
-_FRAME = re.compile(r'\s+File "(?P<path>[^"]+)", line (?P<line>\d+)(?:, in (?P<function>.+))?')
+_FRAME = re.compile(r'(?:\s+|> )File "(?P<path>[^"]+)", line (?P<line>\d+)(?:, in (?P<function>.+))?')
 _RANK = re.compile(r"\[rank(\d+)\]: ?")
 _PREFIX = re.compile(RANK_PREFIX)
 _EXCEPTION_LINE = re.compile(r"(?P<kind>[A-Za-z_][\w.]*(?:\([\w.]+\))?)(?:: (?P<text>.*)|:\s*)?$")
 _SYNTAX_ERROR = re.compile(r"(?:SyntaxError|IndentationError|TabError): .")
 _GROUP_HEADER = re.compile(r"(?P<prefix>.*?)\s*\+ Exception Group Traceback \(most recent call last\):$")
 _GROUP_MARGIN = re.compile(r"\s*\|(?: |$)")
+_GROUP_MARGINS = ("| ", "+ ")
 _GROUP_SEPARATOR = re.compile(r"\s*\+(?:-\+)?-{4,}")
 _LIBRARY_PATHS = ("/site-packages/", "/dist-packages/", "/lib/python3", "<frozen ", "<string>/")
+_CYTHON = (".pyx", ".pxi")
 _MESSAGE_LINES = 60
 _MESSAGE_TIME = 1.0
 """Seconds within which the lines of one message are written."""
@@ -55,7 +66,13 @@ _OWN_ERRORS = frozenset(
      "MemoryError", "RecursionError", "UnicodeDecodeError", "UnboundLocalError", "OverflowError", "OutOfMemoryError"}
 )  # fmt: skip
 """Errors that a lost connection does not raise, even if their text quotes one."""
-_AGENT_ERRORS = ("ChildFailedError", "RendezvousClosedError", "CalledProcessError")
+_AGENT_ERRORS = ("ChildFailedError", "RendezvousClosedError")
+CHILD_ERRORS = ("CalledProcessError", "BrokenProcessPool")
+"""Errors of a program whose child process has ended: what the child printed before its end says why."""
+_CHILD_LINES, _CHILD_TIME = 10, 10.0
+"""Lines that others may write, and seconds, between a child's traceback and that of its parent: some libraries end slowly."""
+_RETURNED = re.compile(r"On WorkerInfo\(id=\d+, name=")
+"""What torch's RPC prints, two lines above a traceback, for an error that it returns to the caller on another rank."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +96,11 @@ class LoggedError:
 
 @dataclass(frozen=True, slots=True)
 class Traceback:
-    """A traceback in a log. `prefix`: the text before each of its lines; `end`: the index of the first line after it."""
+    """A traceback in a log. `prefix`: the text before each of its lines; `begin`, `end`: the indexes of its header and of the first line
+    after it."""
 
     prefix: str
+    begin: int
     end: int
     error: LoggedError
     chained: bool
@@ -94,9 +113,29 @@ def find_uncaught(lines: Sequence[LogLine]) -> Iterator[Traceback]:
     for found in find_tracebacks(lines):
         if found.error.kind.endswith(_AGENT_ERRORS):
             continue
+        if found.error.kind.endswith(CHILD_ERRORS) and (child := _error_of_child(lines, found, last)) is not None:
+            last[child.prefix] = replace(child, end=found.end)
+            continue
         before = last.get(found.prefix)
         last[found.prefix] = _join(before, found) if before is not None and found.chained else found
     yield from last.values()
+
+
+def _error_of_child(lines: Sequence[LogLine], found: Traceback, last: dict[str, Traceback]) -> Traceback | None:
+    """The child's traceback that explains the parent's, which was `found`: torch has prefixed it, or it came just before."""
+    if found.chained:
+        return None
+    for child in reversed(last.values()):
+        if child.error.rank is not None or is_just_before(lines, child, found):
+            return child
+    return None
+
+
+def is_just_before(lines: Sequence[LogLine], first: Traceback, second: Traceback) -> bool:
+    """Whether hardly anything was written between two tracebacks, and not much time has passed."""
+    between = sum(is_program_line(text) for _, text in lines[first.end : second.begin])
+    late = second.error.at - first.error.at if first.error.at and second.error.at else 0.0
+    return between <= _CHILD_LINES and late <= _CHILD_TIME
 
 
 def _join(before: Traceback, found: Traceback) -> Traceback:
@@ -116,6 +155,7 @@ def find_tracebacks(lines: Sequence[LogLine]) -> Iterator[Traceback]:
     """Every traceback, in the order of their headers."""
     chained: dict[str, bool] = {}
     for number, (_, line) in enumerate(lines):
+        following = lines[number + 1][1] if number + 1 < len(lines) else ""
         if chain := CHAIN.match(line):
             chained[chain[1]] = True
             continue
@@ -123,24 +163,33 @@ def find_tracebacks(lines: Sequence[LogLine]) -> Iterator[Traceback]:
             if (found := _read_group(lines, number, group["prefix"])) is not None:
                 yield found
             continue
-        prefix = _header_prefix(line)
+        prefix = _header_prefix(line, following)
         if prefix is None and not (_SYNTAX_ERROR.match(line) and number >= 2 and lines[number - 1][1][:1].isspace()):
             continue
         if prefix is None:  # Python prints no header for a script that cannot be parsed
             frames = [frame for _, text in lines[max(0, number - 4) : number] if (frame := _FRAME.match(text))]
             if frames and not any(_header_prefix(text) == "" for _, text in lines[max(0, number - 100) : number]):
                 yield _read_error(lines, number, "", frames)
+        elif _RETURNED.match(lines[max(0, number - 2)][1]):
+            continue
         elif (end := _exception_line(lines, number + 1, prefix)) is not None:
-            yield replace(_read_error(lines, *end), chained=chained.pop(prefix, False))
+            yield replace(_read_error(lines, *end), begin=number, chained=chained.pop(prefix, False))
 
 
-def _header_prefix(line: str) -> str | None:
-    """The prefix before a traceback's header; None for any other line."""
-    prefix, _, rest = line.partition(TRACEBACK_HEADER)
-    if rest or not line.endswith(TRACEBACK_HEADER):
+def _header_prefix(line: str, following: str = "") -> str | None:
+    """The prefix of a traceback's lines, by its header and the line after it; None for a line that is no header.
+
+    What stands before a header on its line is a prefix of torch or mpirun, or another one that the next line has, too (Ray's
+    `(train pid=7) `), or the end of a line that the program had begun (a prompt, a progress bar)."""
+    if not line.endswith(TRACEBACK_HEADER):
         return None
-    prefix = prefix.removesuffix("Original ")  # torch's DataLoader: the traceback of its worker
-    return prefix if not prefix or _PREFIX.fullmatch(prefix) else None
+    before = line.removesuffix(TRACEBACK_HEADER).removesuffix("Original ")  # torch's DataLoader: of its worker
+    if before.isspace() or before.endswith(_GROUP_MARGINS):
+        return None
+    if before and following.startswith(before):
+        return before
+    prefix = _PREFIX.match(before)
+    return prefix[0] if prefix else ""
 
 
 def _body(text: str, prefix: str) -> str | None:
@@ -172,10 +221,10 @@ def _read_error(lines: Sequence[LogLine], number: int, prefix: str, frames: Sequ
     exception, rank = _EXCEPTION_LINE.match(_body(line, prefix) or ""), _RANK.search(prefix)
     assert exception is not None
     more, end = _message_lines(lines, number + 1, prefix, at)
-    kind, text = exception["kind"].rpartition(".")[2], (exception["text"] or "").strip()
+    kind, text, cause = exception["kind"].rpartition(".")[2], (exception["text"] or "").strip(), ""
     is_secondary = bool(SECONDARY_ERROR.search(f"{kind}: {text}"))
     if kind not in _OWN_ERRORS:
-        telling = next((body for body in more if SECONDARY_ERROR.search(body)), "")
+        telling, cause = next((body for body in more if SECONDARY_ERROR.search(body)), ""), _quoted_error(more)
         is_secondary = not _NAMES_WHO_IS_LATE.search(text) and (is_secondary or bool(telling))
         if tracker := _absent_tracker(more):
             text, telling, is_secondary = tracker, "", False
@@ -185,14 +234,38 @@ def _read_error(lines: Sequence[LogLine], number: int, prefix: str, frames: Sequ
             rank is not None
         ):  # torch has prefixed the exception's own lines: its message, and notes that were added to it
             text = "; ".join([text, *more[:_MAX_NOTES]]) if text else text
-        else:
-            end = number + 1  # the next lines may be the program's own output
+        else:  # the next lines may be the program's own output
+            rest = _until_closed(text, more)
+            text, end = " ".join([text, *rest]), number + 1 + len(rest)
     if not text or text.endswith(":"):  # the message begins on a later line
         text = f"{text} {telling or next(iter(more), '')}".strip()
     if last := next((after for line, after in pairwise(more) if line == _LAST_ERROR), ""):
         text = f"{last} ({text})"
-    error = LoggedError(kind, shorten(text), at, user_place(frames), int(rank[1]) if rank else None, is_secondary)
-    return Traceback(prefix, end, error, chained=False)
+    place, number_of_rank = user_place(frames), int(rank[1]) if rank else None
+    error = LoggedError(kind, shorten(text), at, place, number_of_rank, is_secondary, shorten(cause))
+    return Traceback(prefix, number, end, error, chained=False)
+
+
+def _quoted_error(message: Sequence[str]) -> str:
+    """The first exception of a traceback inside of a message, as torch's checkpoints quote those of all ranks; "" without one."""
+    quoted = next((n for n, line in enumerate(message) if line.startswith(TRACEBACK_HEADER)), len(message))
+    found = (_EXCEPTION_LINE.match(line) for line in message[quoted + 1 :])
+    return next((each[0] for each in found if each and each["kind"].endswith(("Error", "Exception"))), "")
+
+
+def _until_closed(text: str, following: Sequence[str]) -> list[str]:
+    """The lines after the first of a message up to the one that closes its last bracket; [] if all are closed, or none does."""
+    taken, depth = list[str](), _depth(text)
+    for line in following[:_MAX_NOTES] if depth > 0 else ():
+        taken.append(line)
+        depth += _depth(line)
+        if depth <= 0:
+            return taken
+    return []
+
+
+def _depth(text: str) -> int:
+    return sum(text.count(bracket) for bracket in "([{") - sum(text.count(bracket) for bracket in ")]}")
 
 
 def _absent_tracker(lines: Sequence[str]) -> str:
@@ -215,6 +288,7 @@ def _message_lines(lines: Sequence[LogLine], start: int, prefix: str, at: float)
             _header_prefix(lines[number][1]) is not None
             or CHAIN.match(body)
             or library_level(body)
+            or is_launcher_line(body)
             or _OTHER_OUTPUT.match(body)
             or (at and lines[number][0] > at + _MESSAGE_TIME)
         ):
@@ -247,12 +321,14 @@ def _read_group(lines: Sequence[LogLine], number: int, prefix: str) -> Traceback
     leaves = [error for error in members if not error.kind.endswith("ExceptionGroup")]
     secondary = bool(leaves) and all(error.secondary for error in leaves)
     cause = "; ".join(map(str, leaves[:3])) + (f" and {len(leaves) - 3} more" if len(leaves) > 3 else "")
-    return Traceback(prefix, end, replace(group, secondary=secondary, cause=shorten(cause)), chained=False)
+    return Traceback(prefix, number, end, replace(group, secondary=secondary, cause=shorten(cause)), chained=False)
 
 
 def user_place(frames: Sequence[re.Match[str]]) -> str:
     """The innermost frame of the user's own code, else the innermost: `train.py:12 in step`."""
-    own_frames = [f for f in frames if not any(part in f["path"] for part in _LIBRARY_PATHS)]
+    paths = (f["path"] for f in frames)
+    is_own = [not path.endswith(_CYTHON) and not any(part in path for part in _LIBRARY_PATHS) for path in paths]
+    own_frames = list(compress(frames, is_own))
     for frame in (own_frames or list(frames))[-1:]:
         name = frame["path"].rpartition("/")[2]
         location = f" in {frame['function']}" if frame["function"] not in ("<module>", None) else ""
