@@ -47,11 +47,13 @@ from rowlock.http_server import tls as server_tls
 from rowlock.http_server.shortages import CANNOT_START, find_shortage
 from rowlock.identity import token_sources
 from rowlock.identity.token_sources import IdentityProvider
+from rowlock.kubelet.network.egress_policy import server_denial
 from rowlock.kubelet.worker.settings import KubeletSettings
 from rowlock.metrics.exposition import MetricSources, render_metrics
 from rowlock.metrics.request_stats import RequestStats
 from rowlock.rest.app import RestApi
 from rowlock.rest.call import RestSettings
+from rowlock.rest.notifications.settings import notify_settings
 from rowlock.scheduling.controller import Scheduler
 from rowlock.scheduling.model.snapshot import Snapshot
 from rowlock.server_settings import ServerSettings
@@ -193,6 +195,7 @@ class Server:
                 oidc=provider.logins if provider else None,
                 look_up_token=provider.tokens.look_up if provider else None,
                 event_files=EventFiles(self.data_dir) if cluster.kubelet else None,
+                notify=notify_settings(self.options, server_denial),
                 read_program=cluster.kubelet.engine_images.read_program if cluster.kubelet else None,
             ),
             take_snapshot=take_snapshot,

@@ -60,11 +60,13 @@ from rowlock.kube_evidence.rank_observer import RankObserver
 from rowlock.kube_operator.operator import GANGS_OF_JOB_SETS, JOB_SETS, TRAIN_JOBS, KubeOperator
 from rowlock.kube_scheduler import KubeScheduler, ensure_system_namespace, process_name
 from rowlock.kube_users import KubeUsers
+from rowlock.kubelet.network.egress_policy import server_denial
 from rowlock.metrics.exposition import MetricSources, render_metrics
 from rowlock.metrics.request_stats import RequestStats
 from rowlock.rest.app import RestApi
 from rowlock.rest.call import RestSettings
 from rowlock.rest.inventory.queue_owners import QueueOwners
+from rowlock.rest.notifications.settings import notify_settings
 from rowlock.rest.run_history.standby import RunElected
 from rowlock.storage.journal import acquire_lock
 
@@ -117,7 +119,7 @@ class KubeServer(Server):
             settings = RestSettings(
                 token=token, version=__version__, cluster_name="kubernetes", dialect=replace(dialect, spares_evicted=bool(scheduler and operators)),
                 authenticate_token=users.authenticate, look_up_token=users.look_up, issue_token=users.issue_token,
-                unknown_token=UNKNOWN_TOKEN,
+                unknown_token=UNKNOWN_TOKEN, notify=notify_settings(self.options, partial(server_denial, only_public=True)),
             )  # fmt: skip
             archive, run_elected = await self._open_archive(stack)
             probe, requests = ClusterProbe(kube, [*clients, users.client]), RequestStats()

@@ -77,6 +77,10 @@ def start_certificates(data_dir: Path, names: Sequence[str] = ()) -> subprocess.
 def external_names(options: ServerSettings) -> list[str]:
     """The names under which other machines reach the server, if they can. Raises ApiError if the server has no users for that."""
     provider = oidc_settings.parse_settings(options)
+    if options.notify or options.notify_key_file or options.notify_allow:
+        from rowlock.rest.notifications.settings import notify_settings  # late: most servers notify nobody
+
+        notify_settings(options)
     _check_certificate("--tls-cert", options.tls_cert, "--tls-key", options.tls_key)
     if not (options.bind or options.users or options.tls_san or options.ui_address):
         return []

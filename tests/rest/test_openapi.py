@@ -133,6 +133,7 @@ BODIES: dict[str, Any] = {
     "Manifests": {"objects": [POD], "project": "team-a"},
     "UserCredentialRequest": {"name": "new", "type": "password", "spec": CREDENTIALS["password"]},
     "UserCredentialUpdate": {"description": "x"},
+    "NotifyTest": {"projectId": "team-a", "notify": {"url": "http://127.0.0.1:9/", "on": ["failed"]}},
     "QuotaTrial": {"projects": [{"id": "team-a", "gpuQuota": 2}]},
 }  # fmt: skip
 """A request's schema and a request as it says."""

@@ -278,6 +278,7 @@ BODIES: dict[str, Callable[[str], dict[str, Any]]] = {
     "/api/v1/workloads/distributed": lambda project: {"name": "new", "projectId": project, "spec": {"image": "i", "numWorkers": 1, "distributedFramework": "PyTorch"}},
     "/api/v1/authorization/access-rules": lambda project: {"subjectId": "new", "subjectType": "user", "roleId": 4, "scopeType": "project", "scopeId": project},
     "/api/v2/workloads": lambda project: {"metadata": {"name": "new", "projectId": project}, "manifest": {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "spec": {"pytorchReplicaSpecs": {"Master": {"template": {"spec": {"containers": [{"name": "pytorch", "image": "i"}]}}}}}}},
+    "/api/v1/notify/test": lambda project: {"projectId": project, "notify": {"url": "http://127.0.0.1:9/"}},
     "/api/v1/check": lambda project: {"objects": [{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "new"}, "spec": {"containers": [{"name": "a", "image": "b"}]}}], "project": project},
 }  # fmt: skip
 QUERIES = {

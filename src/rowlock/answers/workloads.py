@@ -226,6 +226,9 @@ Curve = TypedDict("Curve", {"metric": str, "axis": str, "points": list[list[Any]
 Curves = TypedDict("Curves", {"rank": str, "curves": list[Curve], "notes": list[str]})
 EventFile = TypedDict("EventFile", {"path": str, "place": str, "begunAt": Time})
 EventFiles = TypedDict("EventFiles", {"files": list[EventFile]})
+NotifyTrial = TypedDict("NotifyTrial", {
+    "target": str, "delivered": bool, "status": int | None, "answer": str, "reason": str, "signed": bool,
+})  # fmt: skip
 
 # ---------------------------------------------------------------- runs
 

@@ -37,8 +37,8 @@ from rowlock.browser.sessions import CODE_LIFETIME_S, BrowserSession, Sessions
 from rowlock.browser.static_files import StaticFiles, load_files
 from rowlock.controllers.supervisor import supervise
 from rowlock.errors import ApiError, Forbidden, NotFound, Unauthorized, Unsupported
-from rowlock.rest.app import RestApi, error_body, json_response
-from rowlock.rest.call import JsonResult, RestCall
+from rowlock.rest.app import RestApi
+from rowlock.rest.call import JsonResult, RestCall, error_body, json_response
 from rowlock.rest.rights import EVERYBODY, Right
 
 SESSION_PATH = "/api/v1/ui/session"

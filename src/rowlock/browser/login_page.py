@@ -26,7 +26,8 @@ from rowlock.browser.sessions import BrowserLogin, BrowserSession, Sessions
 from rowlock.errors import ApiError, BadRequest, TooManyRequests, Unauthorized, Unavailable, Unsupported
 from rowlock.http_server.connection_limits import client_of
 from rowlock.http_server.request_body import decode_json, read_body
-from rowlock.rest.app import RestApi, json_response
+from rowlock.rest.app import RestApi
+from rowlock.rest.call import json_response
 
 LOGIN_PATH, PROVIDER_PATH, CALLBACK_PATH = "/api/v1/ui/login", "/api/v1/ui/login/oidc", "/oidc/callback"
 MAX_EXCHANGE_BYTES = 4 * 1024

@@ -18,7 +18,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-import msgspec
 from starlette.datastructures import URLPath
 from starlette.requests import Request
 from starlette.responses import Response
@@ -49,6 +48,8 @@ from rowlock.rest.call import (
     RestCall,
     RestSettings,
     SnapshotSource,
+    error_body,
+    json_response,
 )
 from rowlock.rest.cluster_view.queue import WaitingOrder
 from rowlock.rest.event_index import EventIndex
@@ -56,6 +57,7 @@ from rowlock.rest.informers import InformerCache
 from rowlock.rest.inventory.scope_history import ScopeHistory
 from rowlock.rest.list_rows.workload_rows import read_ahead
 from rowlock.rest.log_streams.log_response import LogResponse
+from rowlock.rest.notifications.notifier import Notifier
 from rowlock.rest.openapi.refused_routes import PREFIXES, methods_of_ids, refusal_of
 from rowlock.rest.rights import AuthorizedApi, Right
 from rowlock.rest.routes import ROUTES, RUNAI_DOOR, paths_served
@@ -69,19 +71,6 @@ from rowlock.workloads.figures.usage_series import PodUsageSource
 log = logging.getLogger(__name__)
 
 Respond = Callable[[Request], Awaitable[Response]]
-
-
-def error_body(error: ApiError) -> dict[str, Any]:
-    """Run:ai's Error body; for a refused submit with the fields and the policy rules that were violated."""
-    body: dict[str, Any] = {"code": error.code, "message": error.message, "details": error.reason}
-    if error.causes:
-        body["complianceIssues"] = [{"field": c.field, "details": c.message, "rule": c.reason} for c in error.causes]
-    return body
-
-
-def json_response(code: int, body: Any) -> Response:
-    """JSON with this HTTP status code."""
-    return Response(msgspec.json.encode(body), code, media_type="application/json")
 
 
 _MISTAKEN_PATHS = ("workload", "distributed", "projects", "project", "cluster", "jobs")
@@ -127,7 +116,10 @@ class RestApi:
         self.scopes = ScopeHistory(self.cache, self.usage, pod_usage, clock)
         self.events = EventIndex(api) if index_events else None
         self._archive = archive
-        self._recorder = RunRecorder(api, self.cache, archive, clock, diagnose=diagnose) if archive else None
+        self._notifier = Notifier(self.api, settings.notify, clock)
+        self._recorder = RunRecorder(
+            api, self.cache, archive, clock, diagnose=diagnose, on_news=self._notifier.consider, is_owed=self._notifier.is_owed
+        ) if archive else None  # fmt: skip
         self._run_elected = run_elected
         self._standby = (
             Standby(self._recorder, self.cache, archive, clock) if archive and self._recorder and run_elected else None
@@ -149,6 +141,7 @@ class RestApi:
             events=self.events,
             drain=drain,
             archive=archive,
+            lanes=self._notifier.lanes,
             catch_up=(self._standby or self._recorder).catch_up if self._recorder else None,
         )
         self._provider_logins = ProviderLogins(settings.oidc, LoginLimits(clock), clock)
@@ -171,6 +164,7 @@ class RestApi:
                 )
             if self._archive and self._recorder:
                 tasks.create_task(self._record_runs(self._archive, self._recorder), name="runs")
+                tasks.create_task(supervise("notifications", self._notifier.run), name="notifications")
             if self._standby:
                 tasks.create_task(supervise("what was seen of runs", self._standby.run), name="notes about runs")
 

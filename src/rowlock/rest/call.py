@@ -11,7 +11,9 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, NamedTuple, Protocol
 
+import msgspec
 from starlette.requests import Request
+from starlette.responses import Response
 
 from rowlock.accounts.user_accounts import UserAccount, UserAccounts
 from rowlock.accounts.user_credentials import UserCredentials
@@ -21,7 +23,7 @@ from rowlock.authentication.oidc.logins import OidcLogins
 from rowlock.controllers.turn_budget import FairTurns
 from rowlock.curves.curves import Curve
 from rowlock.curves.event_records import EventFile, RunPlaces
-from rowlock.errors import BadRequest
+from rowlock.errors import ApiError, BadRequest
 from rowlock.gangs.dialects import Dialect
 from rowlock.http_server.request_body import decode_json, read_body
 from rowlock.kinds import Kind
@@ -31,6 +33,8 @@ from rowlock.rest.event_index import EventIndex
 from rowlock.rest.informers import InformerCache
 from rowlock.rest.list_rows.list_items import ListItems
 from rowlock.rest.list_rows.selection import SortedRows
+from rowlock.rest.notifications.lanes import Lanes
+from rowlock.rest.notifications.settings import NotifySettings
 from rowlock.rest.rights import EVERYBODY, Right, Rights, require
 from rowlock.rest.run_history.checkpoint_use import CheckpointReservations
 from rowlock.scheduling.model.snapshot import Snapshot
@@ -103,6 +107,8 @@ class RestSettings:
     """How jobs request gang scheduling from a real cluster's scheduler; None for the embedded scheduler."""
     event_files: RunEventFiles | None = None
     """The event files of runs; None without embedded nodes: then they lie in volumes that this server does not see."""
+    notify: NotifySettings = field(default_factory=NotifySettings)
+    """Where the operator is told about all jobs, and where jobs may tell things."""
     read_program: Callable[[Object], str] | None = None
     """Reads the program of a pod like this from the disk, "" when it cannot; None without embedded nodes."""
 
@@ -169,6 +175,8 @@ class AppContext:
     """What pods use; None when it is not measured."""
     archive: Archive | None = None
     """The archive of runs; None when there is none."""
+    lanes: Lanes | None = None
+    """The ways to receivers of notifications."""
     catch_up: CatchUp = None
     """Makes the recorder write deleted jobs and the record of one job, before the archive is read."""
     waiting_order: Callable[[], Awaitable[list[str] | None]] = _no_order
@@ -263,6 +271,19 @@ class JsonResult:
 
     code: int
     body: Any
+
+
+def error_body(error: ApiError) -> dict[str, Any]:
+    """Run:ai's Error body; for a refused submit with the fields and the policy rules that were violated."""
+    body: dict[str, Any] = {"code": error.code, "message": error.message, "details": error.reason}
+    if error.causes:
+        body["complianceIssues"] = [{"field": c.field, "details": c.message, "rule": c.reason} for c in error.causes]
+    return body
+
+
+def json_response(code: int, body: Any) -> Response:
+    """JSON with this HTTP status code."""
+    return Response(msgspec.json.encode(body), code, media_type="application/json")
 
 
 Endpoint = Callable[[RestCall], Awaitable[Any]]

@@ -21,6 +21,7 @@ from rowlock.rest.inventory import (
     queue_quotas,
     scope_metrics,
 )
+from rowlock.rest.notifications import trial
 from rowlock.rest.openapi.document import openapi_document
 from rowlock.rest.policies import policies
 from rowlock.rest.rights import EVERYBODY, Right
@@ -194,6 +195,7 @@ ROUTES: tuple[RouteRow, ...] = (
     ("GET", "/api/v1/scheduler/cards", _READ_CLUSTER, cards.index),
     ("GET", "/api/v1/scheduler/nodes", _READ_CLUSTER, allocations.index),
     ("GET", "/api/v1/scheduler/queue", _LIST, queue.index),
+    ("POST", "/api/v1/notify/test", _SUBMIT, trial.send_test),
     ("POST", "/api/v1/drain", _DRAIN, draining.drain),
     ("POST", "/api/v1/check", _CHECK, manifest_check.check),
     ("POST", "/api/v1/applications", Right("cluster", "create", kinds.SECRET), applications.create),

@@ -19,6 +19,7 @@ from rowlock.workloads.compute import Compute, format_number
 from rowlock.workloads.frameworks import MPI, PYTORCH
 from rowlock.workloads.pod_options import USER_CREDENTIAL
 from rowlock.workloads.projects import Project
+from rowlock.workloads.run_options.notify import NOTIFY_ANNOTATION
 from rowlock.workloads.storage.pod_storage import claim_object
 from rowlock.workloads.submission import RoleSpec, Submission
 
@@ -74,6 +75,7 @@ def plan_submit(
     """What the submit creates in its project. `credentials`: the submitter's own that it names."""
     secrets = [
         *environment_secrets(submission, project, submitter.id),
+        *notify_secrets(submission, project, submitter.id),
         *credential_secrets(submission, project, submitter.id, credentials),
     ]
     claims = claim_objects(submission, project, submitter.id)
@@ -134,6 +136,17 @@ def environment_secrets(submission: Submission, project: Project, identity: str)
     return [_own_secret(project, _secret_name(submission, identity), identity, "Opaque", submission.shell_environment)]
 
 
+def notify_secrets(submission: Submission, project: Project, identity: str) -> list[Object]:
+    """The Secret with the address to which things of the job are told; [] if there is none."""
+    if not submission.notify:
+        return []
+    return [_own_secret(project, _notify_name(submission, identity), identity, "Opaque", submission.notify)]
+
+
+def _notify_name(submission: Submission, identity: str) -> str:
+    return f"{submission.name}-notify-{identity[:8]}"
+
+
 def _own_secret(project: Project, name: str, identity: str, secret_type: str, values: Mapping[str, str]) -> Object:
     labels = {"project": project.queue, WORKLOAD_ID: identity}
     data = {key: b64encode(value.encode()).decode() for key, value in values.items()}
@@ -190,6 +203,7 @@ def _annotations(submission: Submission, submitter: Submitter) -> dict[str, str]
         REQUEST_ANNOTATION: json.dumps(submission.body, separators=(",", ":"), ensure_ascii=False),
         CREATED_BY: submitter.user,
         SOURCE: submitter.source,
+        **({NOTIFY_ANNOTATION: _notify_name(submission, submitter.id)} if submission.notify else {}),
     }
     if submission.submit_command:
         annotations[COMMAND_ANNOTATION] = submission.submit_command

@@ -1,7 +1,7 @@
 """Parses the body of a submit into a typed `Submission`; every mistake is reported with its field, rule and fix.
 
 `POST /api/v1/workloads/distributed` accepts Run:ai's DistributedCreationRequest and, as extensions, `spec.noMaster`,
-`spec.noWorkers`, `spec.nprocPerNode`, `shellEnvironment`, `submitCommand` and `code`. `command` and `args` may be a
+`spec.noWorkers`, `spec.nprocPerNode`, `shellEnvironment`, `submitCommand`, `notify` and `code`. `command` and `args` may be a
 shell-like string or, to avoid quoting, a list of words.
 """
 
@@ -21,6 +21,7 @@ from rowlock.workloads.body_fields import BodyErrors, Fields
 from rowlock.workloads.compute import Compute
 from rowlock.workloads.frameworks import MPI, PYTORCH
 from rowlock.workloads.pod_options import USER_CREDENTIAL, PodSecurity, UserCredentialUse
+from rowlock.workloads.run_options.notify import hide, parse_notify, without_address
 from rowlock.workloads.storage.pod_storage import PodStorage, parse_storage
 
 LONGEST_NAME = 49
@@ -113,6 +114,8 @@ class Submission:
     """Variables of the submitting shell. Pods get them from a Secret; they are in no other object."""
     registries: tuple[str, ...] = ()
     """Secrets of the project's registry credentials, used by all its workloads."""
+    notify: Mapping[str, str] = field(default_factory=dict)
+    """Where to tell what happens (`workloads/run_options/notify.py`), as the data of a Secret; it is in no other object."""
     code: Mapping[str, Any] = field(default_factory=dict)
     """The submitter's description of the code: commit, snapshot id, interpreter (`submit_fields.CODE_FIELDS`)."""
 
@@ -155,9 +158,10 @@ def parse_submission(body: Any) -> Submission:
         worker=worker,
         master=master,
         options=_parse_options(spec, framework),
-        submit_command=top.text("submitCommand"),
+        submit_command=hide(top.text("submitCommand"), top.object("notify").values),
         body=_shown_body(top),
         shell_environment=_parse_shell_environment(top),
+        notify=parse_notify(top),
         code=_parse_code(top),
     )
     for name, value in (("templateId", top.text("templateId")), ("assets", top.object("assets").values)):
@@ -189,8 +193,9 @@ def parse_standard_submission(body: Any, category: str) -> Submission:
 
 
 def _shown_body(top: Fields) -> dict[str, Any]:
-    """The request as stored and shown: without the shell's variables, which are secret, and without `code`, which is stored separately."""
-    return {name: value for name, value in top.values.items() if name not in ("shellEnvironment", "code")}
+    """The request as stored and shown: without the shell's variables and addresses of notifications, which are secret, and without `code`,
+    which is stored separately."""
+    return {k: v for k, v in without_address(top.values).items() if k not in ("shellEnvironment", "code")}
 
 
 def _parse_code(top: Fields) -> dict[str, Any]:

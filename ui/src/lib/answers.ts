@@ -548,6 +548,15 @@ export interface EventFiles {
   files: EventFile[];
 }
 
+export interface NotifyTrial {
+  target: string;
+  delivered: boolean;
+  status: number | null;
+  answer: string;
+  reason: string;
+  signed: boolean;
+}
+
 export interface RunHeader {
   id: string;
   name: string;

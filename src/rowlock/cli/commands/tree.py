@@ -57,6 +57,12 @@ KUBECONFIG = Command("kubeconfig", "Print the kubeconfig for kubectl.", "account
     Flag("--path", "switch", "print only the file's path: export KUBECONFIG=$(rowlock kubeconfig --path)"),
     DATA_DIR,
 ))  # fmt: skip
+_NOTIFY_KEY = Flag("--notify-key-file", "text", "a file with the key that signs what is sent", value="FILE")
+_NOTIFY = (
+    Flag("--notify", "text", "tell this address when the job starts after waiting, hangs, is preempted, fails or completes; @FILE has it inside", value="URL"),
+    Flag("--notify-on", "text", "with --notify: only these (comma separated): started, failed, hangs, nan, preempted, completed", value="WHAT"),
+    _NOTIFY_KEY,
+)  # fmt: skip
 _FOLD = Flag("--fold", "switch", "print a line that several ranks write once, under all of them: [ranks 0-7]")
 RUN = Command(
     "run", "Run a command as a distributed PyTorch job and follow it.", "run.command:run", "", (
@@ -83,7 +89,7 @@ RUN = Command(
         Flag("-d --detach", "switch", "return after the submit"),
         _FOLD,
         Flag("--rm", "switch", "delete the job when it has ended"),
-        PROJECT, DATA_DIR,
+        *_NOTIFY, PROJECT, DATA_DIR,
     ), "[COMMAND...]", eager=True,
 )  # fmt: skip
 
@@ -147,7 +153,7 @@ RERUN = Command("rerun", "Submit a run again and follow it: with the files as th
     Flag("-d --detach", "switch", "return after the submit"),
     _FOLD,
     Flag("--rm", "switch", "delete the job when it has ended"),
-    PROJECT, DATA_DIR,
+    *_NOTIFY, PROJECT, DATA_DIR,
 ))  # fmt: skip
 MOVE = Command("move", "Submit a run to another cluster, with its code as it was; the job here stays.", "run.move:move", "RUN", (
     Flag("--to", "text", "the other cluster: a context of the kubeconfig", value="CONTEXT"),
@@ -292,6 +298,12 @@ PROJECTS = Group("project", "Manage projects. Each project is a namespace and a 
     Command("delete", "Delete a project that has no unfinished jobs.", "commands.projects:delete", "NAME", (_YES, DATA_DIR)),
 ), aliases="projects")  # fmt: skip
 
+NOTIFY = Group("notify", "Notifications about jobs: see `rowlock run --notify`.", (
+    Command("test", "Send a test, and show what its receiver answered: to URL as a job would, or as `rowlock up --notify` does.", "run.notify:test", "[URL]", (
+        _NOTIFY_KEY, PROJECT, DATA_DIR, JSON,
+    )),
+))  # fmt: skip
+
 BUILD = Command("build", "Build an image from a directory with a Dockerfile.", "commands.images:build", "DIR", (
     Flag("-t --tag", "text", "the image's name", value="NAME"),
     Flag("-f --file", "text", "the Dockerfile (default: DIR/Dockerfile)", value="FILE"),
@@ -355,7 +367,7 @@ SHARED = (DATA_DIR, PROJECT)
 
 ROOT = Group("rowlock", "Distributed training on one machine, with the tools of a Kubernetes cluster.", (
     UP, DOWN, STATUS, UI, LOGIN, LOGOUT, WHOAMI, KUBECONFIG, RUN, VERIFY_RESUME, LIST, TOP, DESCRIBE, LOGS, HISTORY, SHOW, DIFF, RERUN, MOVE, PLOT, TENSORBOARD, NOTEBOOK, EXEC, ATTACH, PORT_FORWARD, WAIT, SUSPEND, RESUME,
-    DELETE, CHECK, EXPLAIN, WHY, PROJECTS, USERS, ROLES, ACCESS_RULES, APPLICATIONS, SCHEDULER, SIMULATE, BUILD, IMAGES, BACKUP, RESTORE, DOCTOR, DIFF_ENGINES, MANIFESTS, COMPLETION, COMPLETE, VERSION,
+    DELETE, CHECK, EXPLAIN, WHY, PROJECTS, USERS, ROLES, ACCESS_RULES, APPLICATIONS, SCHEDULER, SIMULATE, NOTIFY, BUILD, IMAGES, BACKUP, RESTORE, DOCTOR, DIFF_ENGINES, MANIFESTS, COMPLETION, COMPLETE, VERSION,
 ), foreign_commands=(
     ("submit start-job launch", "`rowlock run -- python train.py` submits a command, `rowlock run -d` does not follow it."),
     ("stop cancel kill abort", "`rowlock delete JOB` stops a job for good, `rowlock suspend JOB` until it is resumed."),

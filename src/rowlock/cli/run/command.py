@@ -26,6 +26,8 @@ from rowlock.cli.run import checkpoints, shell_environment, source
 from rowlock.cli.run.changed_news import tell_changed
 from rowlock.cli.run.console import Console
 from rowlock.cli.run.following import DETACHED, STOPPED, TERMINATED, Follow, follow_run, leave_running
+from rowlock.cli.run.notify import FLAG_OF as NOTIFY_FLAG_OF
+from rowlock.cli.run.notify import notify_field
 from rowlock.cli.run.request import HOST_IMAGE, are_arguments, parse_processes, submission
 from rowlock.cli.server_json import running_server
 from rowlock.cli.start.process import start_server
@@ -39,7 +41,7 @@ _FLAG_OF = {
     "name": "--name", "spec.image": "--image", "spec.numWorkers": "--nnodes",
     "spec.compute.cpuCoreRequest": "--cpu", "spec.compute.cpuMemoryRequest": "--memory",
     "spec.compute.gpuDevicesRequest": "--gpu", "spec.compute.gpuPortionRequest": "--gpu",
-    "spec.backoffLimit": "--backoff-limit", "spec.environmentVariables": "--env", "spec.workingDir": "--working-dir",
+    **NOTIFY_FLAG_OF, "spec.backoffLimit": "--backoff-limit", "spec.environmentVariables": "--env", "spec.workingDir": "--working-dir",
 }  # fmt: skip
 """Field of the request → flag of this command line."""
 
@@ -112,6 +114,7 @@ def _prepare(line: CommandLine, command: list[str], console: Console) -> Iterato
         name = _free_name(server, line, command)
         copy = stack.enter_context(source.make_copy(line, name))
         body = submission(line, command, name, shell, console)
+        body |= notify_field(line, line.notify)
         beginning = checkpoints.resume_from(line, server, body)
         if recording and (code := recording.result()):
             body["code"] = code

@@ -19,6 +19,7 @@ from rowlock.cli.output import shorten_names, tell
 from rowlock.cli.run import checkpoints, shell_environment, source
 from rowlock.cli.run.command import PreparedRun, launch
 from rowlock.cli.run.console import CONSOLE_FIELDS, Console
+from rowlock.cli.run.notify import notify_field
 from rowlock.cli.run.request import HOST_IMAGE, environment_variables
 from rowlock.submit_fields import DISTRIBUTED
 
@@ -55,6 +56,7 @@ def _prepare(line: CommandLine, server: ServerClient, run: Run, kept: dict[str, 
     if line.resume_from is None and not line.replace:
         beginning = checkpoints.describe_beginning(server, run, body)
     _refuse_lost_values(body)
+    body |= notify_field(line, line.notify)
     if code.get("copy"):
         body = _in_source_directory(body, code)
     shell = {}

@@ -39,6 +39,17 @@ def denial(host: str, port: int) -> str:
     return ""
 
 
+def server_denial(host: str, port: int, *, only_public: bool = False) -> str:
+    """Why the server itself may not connect there on behalf of a user; "" = it may. It may do less than pods: nothing of this machine, and
+    with `only_public` nothing of private networks."""
+    if reason := denial(host, port):
+        return reason
+    address = plain_address(ipaddress.ip_address(host.partition("%")[0]))
+    if is_own_address(address):
+        return f"{address} is this machine"
+    return f"{address} is an address of a private network" if only_public and not address.is_global else ""
+
+
 def plain_address(address: Address) -> Address:
     """The IPv4 address embedded in an IPv6 one, if the kernel or a gateway would extract it; else the address itself."""
     if isinstance(address, ipaddress.IPv4Address):

@@ -145,6 +145,7 @@ def _inventory_operations() -> Iterator[tuple[str, str, Operation]]:
     yield "DELETE", "node-pools/{id}", Operation("Accepted", 202)
     yield "GET", "scheduler/snapshot", Operation("Snapshot")
     yield "POST", "scheduler/what-if", Operation("Outcomes", body="Manifests")
+    yield "POST", "notify/test", Operation("NotifyTrial", body="NotifyTest")
     yield "POST", "scheduler/quota-what-if", Operation("QuotaOutcome", body="QuotaTrial")
     yield "GET", "scheduler/cards", Operation("Cards")
     yield "GET", "scheduler/nodes", Operation("Allocations")

@@ -20,6 +20,7 @@ from rowlock.rest.openapi.vocabulary import (
     with_optional,
 )
 from rowlock.submit_fields import CODE_FIELDS, SUBMIT_FIELDS, SubmitField
+from rowlock.workloads.run_options.notify import EVENTS
 
 _BY_KIND: dict[str, Schema] = {
     "text": TEXT, "int": WHOLE, "float": NUMBER, "switch": FLAG, "duration": WHOLE, "names": list_of(TEXT),
@@ -58,10 +59,14 @@ def _spec_schema(names: tuple[str, ...]) -> Schema:
     return schema
 
 
+_NOTIFY = with_optional(record(url=TEXT), key=TEXT, on=list_of(choice(*EVENTS)))
+
+
 def _submit_schema(spec: str, *, distributed: bool) -> Schema:
     fields: dict[str, Schema] = {
         "useGivenNameAsPrefix": FLAG, "clusterId": TEXT, "templateId": TEXT, "spec": ref(spec), "submitCommand": TEXT,
         "shellEnvironment": ANYTHING,
+        "notify": _NOTIFY,
         "code": {"type": "object", "additionalProperties": False,
                  "properties": {name: WHOLE if name == "changedFiles" else TEXT for name in CODE_FIELDS}},
         "assets": {"type": "object", "properties": {
@@ -129,6 +134,7 @@ REQUESTS: dict[str, Schema] = {
     "AccessRuleRequest": with_optional(
         record(subjectId=TEXT, subjectType=TEXT, scopeType=TEXT), roleId=WHOLE, roleName=TEXT, scopeId=TEXT, clusterId=TEXT
     ),
+    "NotifyTest": with_optional(record(), projectId=TEXT, notify=_NOTIFY),
     "QuotaTrial": record(projects=list_of(record(id=TEXT, gpuQuota=NUMBER))),
     "ManifestRequest": with_optional(
         record(metadata=with_optional(record(name=TEXT, projectId=TEXT), useGivenNameAsPrefix=FLAG, clusterId=TEXT,

@@ -9,23 +9,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import random
 import sqlite3
 from collections.abc import Awaitable, Callable, Collection
 from typing import Any
 
-from rowlock import kinds, objects
+from rowlock import objects
 from rowlock.api import Api
 from rowlock.archive import database
 from rowlock.archive.archive import Archive
 from rowlock.archive.database import UnusableArchive
 from rowlock.controllers.supervisor import ERRORS, supervise
-from rowlock.controllers.turn_budget import TurnBudget
-from rowlock.errors import ApiError, Expired, Forbidden, NotFound
 from rowlock.objects import Object
-from rowlock.rest.event_index import pages_of_events
 from rowlock.rest.informers import InformerCache
-from rowlock.rest.run_history.run_events import EarlyEvents, LeavingRuns, run_of_event
+from rowlock.rest.run_history.run_events import EarlyEvents, LeavingRuns, follow_events, run_of_event
 from rowlock.rest.run_history.run_notes import (
     RunNotes,
     has_failed,
@@ -50,7 +46,6 @@ _WRITE_DELAY = 1.0
 """Seconds for which changes of a run are collected before it is written; a shorter run is written once, at its end."""
 _WRITE_DELAY_PER_POD = 0.002
 _RUNS_PER_TURN = 8
-_RETRY = 5.0
 _SETTLE = 2.0
 """Most seconds that a reader waits for the archive's thread."""
 _LINGER = 60.0
@@ -70,9 +65,13 @@ class RunRecorder:
         clock: Callable[[], float],
         *,
         diagnose: Callable[[Object], Awaitable[dict[str, Any]]] | None = None,
+        on_news: Callable[[RunNotes, Object | None], None] = lambda notes, event: None,
+        is_owed: Callable[[Object], bool] = lambda job: False,
     ) -> None:
+        """`on_news` is called after each look at a run, at its verdict, and with each of its Events; `is_owed` says whether somebody must be
+        told of the end of a job that is recorded completely."""
         self._api, self._cache, self._archive, self._clock = api, cache, archive, clock
-        self._diagnose = diagnose
+        self._diagnose, self._on_news, self._is_owed = diagnose, on_news, is_owed
         self._runs: dict[str, RunNotes] = {}
         self._known: dict[str, str] = {}
         """Archived runs whose jobs are not deleted: job's uid → phase as written, or "" if there is no verdict yet."""
@@ -187,7 +186,9 @@ class RunRecorder:
             return False  # the uid of a Queue or a Deployment
         ended = self._known.get(uid) if notes is None and job is not None else None
         if ended in TERMINAL and ended == self._cache.phase(uid):
-            return False  # everything has been written
+            if job is None or not self._is_owed(job):
+                return False  # everything has been written
+            asyncio.get_running_loop().call_later(_LINGER, self._release, uid)
         if notes is None and self._is_new(uid):
             notes = self._keep_run(uid, self._begin_notes(uid, last))
         elif notes is None:
@@ -219,6 +220,7 @@ class RunRecorder:
                 self._begin_explaining(notes)
         if notes.is_changed:
             self._write_soon(notes)
+        self._on_news(notes, None)
         return True
 
     def _is_new(self, uid: str) -> bool:
@@ -259,6 +261,7 @@ class RunRecorder:
             self._first_seen.pop(uid, None)
             for event in self._early_events.take(uid):
                 notes.note_event(event)
+                self._on_news(notes, event)
             self._runs[uid] = notes
         return notes
 
@@ -369,6 +372,7 @@ class RunRecorder:
         if answer is not None:
             notes.record.verdict, notes.record.body["why"] = str(answer["sentence"]), answer
         notes.is_changed = True
+        self._on_news(notes, None)
         self._write(notes)
         if notes.record.deleted is None:
             self._known[uid] = notes.record.phase if notes.record.verdict else ""
@@ -402,34 +406,13 @@ class RunRecorder:
 
     async def _watch_events(self) -> None:
         await self._cache.wait_until("", self._cache.knows_runs, None)  # before that, events cannot be matched to jobs
-        while True:
-            try:
-                revision = await self._read_events()
-                async for change in self._api.watch(kinds.EVENT, since=revision):
-                    if change.type in ("Added", "Modified"):
-                        self._note_event(change.object)
-            except Expired:
-                await asyncio.sleep(random.uniform(0.5, 1.5))  # spread the restarts of expired watches
-            except (Forbidden, NotFound) as error:
-                log.warning("events are not archived: %s", error.message)
-                return
-            except ApiError:
-                await asyncio.sleep(_RETRY * random.uniform(0.75, 1.25))
-
-    async def _read_events(self) -> int:
-        """Note the existing Events. Returns the revision of the list."""
-        revision, budget = 0, TurnBudget()
-        async for page in pages_of_events(self._api):
-            for event in page.items:
-                await budget.pause_if_due()
-                self._note_event(event)
-            revision = page.revision
-        return revision
+        await follow_events(self._api, self._note_event)
 
     def _note_event(self, event: Object) -> None:
         uid = run_of_event(event, self._pod_owners, self._cache)
         if (notes := self._runs.get(uid) or self._leaving_runs.notes_of(event)) is not None:
             notes.note_event(event)
+            self._on_news(notes, event)
             if notes.is_doubtful and notes.is_explained:
                 self._begin_explaining(notes)
             self._write_soon(notes)

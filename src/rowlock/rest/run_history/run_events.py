@@ -3,13 +3,50 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+import logging
+import random
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 
-from rowlock import objects
+from rowlock import kinds, objects
+from rowlock.api import Api
+from rowlock.controllers.turn_budget import TurnBudget
+from rowlock.errors import ApiError, Expired, Forbidden, NotFound
 from rowlock.objects import Object
+from rowlock.rest.event_index import pages_of_events
 from rowlock.rest.informers import InformerCache
 from rowlock.rest.run_history.run_notes import RunNotes
+
+_RETRY = 5.0
+log = logging.getLogger(__name__)
+
+
+async def follow_events(api: Api, note: Callable[[Object], None]) -> None:
+    """Call `note` with all Events that are there, and with each that is written, until cancelled or forbidden."""
+    while True:
+        try:
+            revision = await _read_events(api, note)
+            async for change in api.watch(kinds.EVENT, since=revision):
+                if change.type in ("Added", "Modified"):
+                    note(change.object)
+        except Expired:
+            await asyncio.sleep(random.uniform(0.5, 1.5))  # spread the restarts of expired watches
+        except (Forbidden, NotFound) as error:
+            log.warning("events are not archived: %s", error.message)
+            return
+        except ApiError:
+            await asyncio.sleep(_RETRY * random.uniform(0.75, 1.25))
+
+
+async def _read_events(api: Api, note: Callable[[Object], None]) -> int:
+    """Note the existing Events. Returns the revision of the list."""
+    revision, budget = 0, TurnBudget()
+    async for page in pages_of_events(api):
+        for event in page.items:
+            await budget.pause_if_due()
+            note(event)
+        revision = page.revision
+    return revision
 
 
 def run_of_event(event: Object, pod_owners: Mapping[str, str], cache: InformerCache) -> str:

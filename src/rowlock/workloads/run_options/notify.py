@@ -1,0 +1,75 @@
+"""What a submit says about notifications: where to, about what, and the key that signs them. Parsed here, kept in a Secret of the job.
+
+The address may be a password (Slack's webhooks are), so it is in no other object, and in no text that people are shown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rowlock.documents.web_address import parse_web_address
+from rowlock.workloads.body_fields import Fields
+
+STARTED = "started"
+EVENTS = (STARTED, "failed", "hangs", "nan", "preempted", "completed")
+"""What can be told of a job."""
+NOTIFY_ANNOTATION = "rowlock.dev/notify"
+"""Job annotation: the name of the Secret with `url`, `key` and `on`."""
+NOTIFIED_ANNOTATION = "rowlock.dev/notified"
+"""Job annotation: the keys of what was told, so that the next server does not tell it again."""
+UNTOLD_ANNOTATION = "rowlock.dev/notify-failed"
+"""Job annotation: why the newest notification did not arrive."""
+FIELD = "notify"
+SHORTEST_KEY, LONGEST_KEY = 16, 256
+
+
+def parse_notify(top: Fields) -> dict[str, str]:
+    """The field `notify` of a request as the data of a Secret; {} if it is absent. Mistakes are added to its errors."""
+    fields = top.object(FIELD)
+    if not fields.values:
+        return {}
+    fields.allow_only("url", "key", "on")
+    url, key = fields.text("url"), fields.text("key")
+    try:
+        parse_web_address(url)
+    except ValueError as error:
+        fields.add_error("url", "format", f"{error}.")
+    if key and (problem := key_problem(key)):
+        fields.add_error("key", "format", f"{problem}.")
+    words = fields.texts("on") if fields.get("on") is not None else ()
+    if words is None:
+        fields.add_error("on", "type", "must be a list of words.")
+    elif problem := events_problem(words):
+        fields.add_error("on", "options", f"{problem}.")
+    return {"url": url, **({"key": key} if key else {}), **({"on": ",".join(words)} if words else {})}
+
+
+def key_problem(key: str) -> str:
+    """Why this cannot sign notifications, without quoting it; "" = it can."""
+    if not (SHORTEST_KEY <= len(key) <= LONGEST_KEY and key.isprintable() and key.isascii()):
+        return f"must have {SHORTEST_KEY} to {LONGEST_KEY} printable ASCII characters: `openssl rand -hex 32` makes one"
+    return ""
+
+
+def events_problem(words: tuple[str, ...]) -> str:
+    """Why these are not names of what can be told; "" = they are."""
+    unknown = [word[:40] for word in words if word not in EVENTS]
+    return f"may have {', '.join(EVENTS)}, not {unknown[0]!r}" if unknown else ""
+
+
+def without_address(body: Mapping[str, Any]) -> dict[str, Any]:
+    """The request without the field, and without its values in the typed command."""
+    rest = {name: value for name, value in body.items() if name != FIELD}
+    command, notify = rest.get("submitCommand"), body.get(FIELD)
+    if isinstance(command, str) and isinstance(notify, Mapping):
+        rest["submitCommand"] = hide(command, notify)
+    return rest
+
+
+def hide(text: str, notify: Mapping[str, Any]) -> str:
+    """The text without the address and the key of a notification."""
+    for name in ("url", "key"):
+        secret = notify.get(name)
+        if isinstance(secret, str) and secret:
+            text = text.replace(secret, "(not kept)")
+    return text
