@@ -11,9 +11,9 @@ from rowlock.api import Create, Record, Update
 from rowlock.kinds import BATCH_JOB, JOB_SET
 from rowlock.objects import Object, dig
 from rowlock.training.admission.jobset import default_jobset
-from rowlock.training.jobset.jobs import job_of
-from rowlock.training.jobset.model import REPLICATED_JOB_KEY, RESTART_KEY, ObservedSet
-from rowlock.training.jobset.reconcile import reconcile
+from rowlock.training.jobset.jobs import SetNumbers
+from rowlock.training.jobset.model import PREFIX, REPLICATED_JOB_KEY, RESTART_KEY, ObservedSet
+from rowlock.training.jobset.reconcile import MAX_JOBS_PER_LOOK, reconcile
 
 Json = Any
 NOW = 1_800_000_000.0
@@ -29,7 +29,7 @@ def all_jobs(jobset: Object) -> dict[str, Object]:
     found = {}
     for position, one in enumerate(jobset["spec"].get("replicatedJobs") or ()):
         for index in range(one["replicas"]):
-            job = job_of(jobset, position, index, 0)
+            job = SetNumbers(jobset).job_of(position, index, 0)
             found[job["metadata"]["name"]] = job
     return found
 
@@ -142,6 +142,25 @@ def test_a_suspended_set_stops_jobs_whose_dependency_is_gone() -> None:
     assert [
         dig(w.object, "metadata.labels").get(REPLICATED_JOB_KEY) for w in decision.writes if isinstance(w, Create)
     ] == ["a"]
+
+
+def test_a_set_of_any_size_is_made_by_and_by() -> None:
+    jobset = a_set({"name": "a", "replicas": 2**31 - 1}, {"name": "b"})
+    jobs = list[Object]()
+    for _ in range(3):
+        writes = reconcile(ObservedSet(jobset, jobs, has_service=True), NOW).writes
+        made = [write.object for write in writes if isinstance(write, Create)]
+        jobs += made
+        assert len(made) == MAX_JOBS_PER_LOOK
+    assert [job["metadata"]["name"] for job in jobs] == [f"js-a-{n}" for n in range(3 * MAX_JOBS_PER_LOOK)]
+
+
+def test_thousands_of_replicated_jobs_are_numbered_once() -> None:
+    """Each has its numbers among all of the set and of its group, without counting them again."""
+    jobset = a_set(*({"name": f"r{n}", "replicas": 2, "groupName": f"g{n % 2}"} for n in range(2_000)))
+    job = SetNumbers(jobset).job_of(1_001, 1, 0)
+    numbers = ("job-global-index", "global-replicas", "job-group-index", "group-replicas")
+    assert [job["metadata"]["labels"][f"{PREFIX}{one}"] for one in numbers] == ["2003", "4000", "1001", "2000"]
 
 
 def test_a_label_that_says_nothing_is_the_first_attempt() -> None:

@@ -12,7 +12,8 @@ from rowlock.kinds import BATCH_JOB, JOB_SET, POD, POD_GROUP, Kind
 from rowlock.objects import Key, Object, key, owner_reference
 from rowlock.training.batch_job.gang import sync_gang
 from rowlock.training.batch_job.model import parse_batch_job
-from rowlock.training.jobset.gangs import GROUP_ANNOTATION, UID_KEY, JobSetGroupController, group_name
+from rowlock.training.jobset.gangs import GROUP_ANNOTATION, UID_KEY, JobSetGroupController, gangs_of, group_name
+from rowlock.training.jobset.jobs import SetNumbers
 
 NOW = 1_800_000_000.0
 GANG = {"completionMode": "Indexed", "completions": 2, "parallelism": 2}
@@ -160,3 +161,16 @@ def test_a_job_of_a_set_that_changes_in_nothing_its_gang_needs_wakes_nobody() ->
     seen.due.clear()
     seen.tell(BATCH_JOB, {**job, "status": {"active": 2, "ready": 1}})
     assert not seen.due
+
+
+def test_the_pods_of_a_set_of_any_size_are_multiplied_not_counted() -> None:
+    seen, jobset = Seen(), indexed_set("a", "b")
+    first, *_ = jobset["spec"]["replicatedJobs"]
+    first["replicas"] = 2**31 - 1
+    seen.tell(BATCH_JOB, job_of_set(jobset, 0, 7))
+    assert gangs_of(seen.view, jobset) == {group_name(jobset, "a"): 2 * 2**31}
+
+
+def job_of_set(jobset: Object, position: int, index: int) -> Object:
+    job = SetNumbers(jobset).job_of(position, index, 0)
+    return {**job, "metadata": {**job["metadata"], "uid": f"u-{position}-{index}"}}

@@ -290,6 +290,20 @@ def test_pods_without_a_number_and_two_of_one_number_are_left_alone(play: Player
     assert not [w for w in run.turn().writes if isinstance(w, Create | Delete)]
 
 
+@pytest.mark.parametrize("parity", [DEFAULT, STRICT])
+def test_no_number_that_a_pods_label_has_is_counted_up_to(play: Player, parity: Parity) -> None:
+    """The user of a job may relabel its pods: a loop up to the number would never end."""
+    run = play("PyTorchJob", parity=parity)
+    run.create(torch(1))
+    run.turn()
+    pod = with_field(run.pod("worker-0"), "metadata.name", "x")
+    pod["metadata"]["labels"] = {**labels(pod), "training.kubeflow.org/replica-index": "9" * 18}
+    run.world.put(POD, pod)
+    writes = run.turn().writes
+    assert [write.name for write in writes if isinstance(write, Delete) and write.kind is POD] == ["x"]
+    assert len([write for write in writes if isinstance(write, Create)]) < 25_000
+
+
 def test_a_gap_below_the_last_pod_is_not_filled_beyond_the_replicas(play: Player) -> None:
     run = play("PyTorchJob", graceful=True)
     run.create(torch(3))

@@ -18,6 +18,7 @@ from rowlock.kinds import (
 )
 from rowlock.training.admission.jobset import default_jobset
 from rowlock.training.trainjob.jobset import make_jobset
+from rowlock.training.trainjob.model import set_variables, variable
 from rowlock.training.trainjob.plugins import mpi
 from rowlock.training.trainjob.pod_groups import make_pod_groups, named_groups
 from rowlock.training.trainjob.runtimes import shipped_runtimes
@@ -105,3 +106,22 @@ def test_what_a_snapshot_holds_makes_the_same_set() -> None:
     for _, (job, runtime, _) in MADE:
         snapshot = make_snapshot(job, runtime)
         assert make_jobset(job, read_snapshot(job, snapshot))[0] == make_jobset(job, runtime)[0]
+
+
+def test_a_hostfile_that_no_config_map_holds_is_not_written() -> None:
+    runtime = next(one for one in shipped_runtimes() if one["metadata"]["name"] == "deepspeed-distributed")
+    spec = {"runtimeRef": {"name": "x"}, "trainer": {"numNodes": 2**31 - 1}}
+    _, plan = make_jobset(stored(TRAIN_JOB, {"metadata": {"name": "tj"}, "spec": spec}), runtime)
+    with pytest.raises(mpi.TooManyHosts, match="the hostfile of 2147483647 nodes would be larger"):
+        mpi.host_file(plan)
+
+
+def test_a_variable_is_replaced_where_it_stands_first() -> None:
+    container: Json = {"name": "node", "env": [{"name": name, "value": "old"} for name in ("A", "B", "A")]}
+    set_variables(container, [variable("A", 1), variable("C", 2), variable("C", 3)])
+    assert [(one["name"], one["value"]) for one in container["env"]] == [
+        ("A", "1"),
+        ("B", "old"),
+        ("A", "old"),
+        ("C", "3"),
+    ]

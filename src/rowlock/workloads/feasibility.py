@@ -48,16 +48,42 @@ def infeasible_cause(compute: Compute, nodes: Iterable[Object], pool: str = "") 
     return _infeasible_cause(shape_of_compute(compute, pool), nodes, None)
 
 
+_PODS_PER_ROOM = 10
+"""How many times as many pods as nodes hold a Job or set may have at a time, where they need not run together."""
+
+
 def too_many_pods_message(count: int, nodes: Iterable[Object]) -> str:
     """Why so many pods can never run together; "" if they can. Without nodes it is "", since the nodes to come are
     unknown."""
-    rooms = [from_objects.parse_node(node).pods for node in nodes]
+    rooms = _rooms(nodes)
     if not rooms or count <= sum(rooms):
         return ""
-    nodes_hold = "the cluster's only node holds" if len(rooms) == 1 else f"all {len(rooms)} nodes together hold"
     return (
-        f"the job asks for {count} pods, but {nodes_hold} {sum(rooms)}: ask for fewer pods with more processes each,"
+        f"the job asks for {count} pods, but {_what_nodes_hold(rooms)}: ask for fewer pods with more processes each,"
         " or start the cluster with a larger --max-pods"
+    )
+
+
+def too_many_waiting_message(count: int, nodes: Iterable[Object]) -> str:
+    """Why so many pods, which need not run together, are too many to be there at a time; "" if they are not, or without nodes."""
+    rooms = _rooms(nodes)
+    if not rooms or count <= sum(rooms) * _PODS_PER_ROOM:
+        return ""
+    return (
+        f"it asks for {count} pods or Jobs at a time, but {_what_nodes_hold(rooms)} pods, and no more than {_PODS_PER_ROOM} times as many"
+        " may wait: ask for fewer at a time (parallelism, replicas, numNodes), or start the cluster with a larger --max-pods"
+    )
+
+
+def _rooms(nodes: Iterable[Object]) -> list[int]:
+    return [from_objects.parse_node(node).pods for node in nodes]
+
+
+def _what_nodes_hold(rooms: Sequence[int]) -> str:
+    return (
+        f"the cluster's only node holds {rooms[0]}"
+        if len(rooms) == 1
+        else f"all {len(rooms)} nodes together hold {sum(rooms)}"
     )
 
 

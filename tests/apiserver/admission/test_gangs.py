@@ -293,3 +293,43 @@ def test_a_time_that_cannot_be_read_is_said(note: str, text: str, is_one: bool) 
         bool(door.create(kinds.POD, "n", "p", metadata={"annotations": {note: text}}, spec=template({})["spec"]))
         is not is_one
     )
+
+
+NODE: Object = {"status": {"allocatable": {"pods": "100"}}}
+POD_TEMPLATE: Object = {"spec": {"restartPolicy": "Never", "containers": [{"name": "main", "image": "i"}]}}
+
+
+def of_jobs(kind: Kind, count: int) -> Object:
+    if kind is kinds.JOB_SET:
+        return {"replicatedJobs": [{"name": "r", "replicas": count, "template": {"spec": {"template": POD_TEMPLATE}}}]}
+    return {"parallelism": count, "completions": count, "completionMode": "Indexed", "template": POD_TEMPLATE}
+
+
+@pytest.mark.parametrize("kind", [kinds.BATCH_JOB, kinds.JOB_SET])
+def test_more_pods_than_nodes_could_hold_together_are_refused_whatever_makes_them(kind: Kind) -> None:
+    door = Door()
+    door.create(kind, "n", "before-there-is-a-node", spec=of_jobs(kind, 101))
+    door.create(kinds.NODE, "", "one", **NODE)
+    door.create(kind, "n", "fits", spec=of_jobs(kind, 100))
+    with pytest.raises(
+        Forbidden, match="the job asks for 101 pods, but the cluster's only node holds 100: ask for fewer"
+    ):
+        door.create(kind, "n", "large", spec=of_jobs(kind, 101))
+
+
+def test_pods_that_need_not_run_together_may_wait_but_not_any_number_of_them() -> None:
+    door = Door()
+    door.create(kinds.NODE, "", "one", **NODE)
+    apart = {"parallelism": 1_000, "template": POD_TEMPLATE}
+    door.create(kinds.BATCH_JOB, "n", "waits", spec=apart)
+    with pytest.raises(
+        Forbidden, match=r"it asks for 1001 pods or Jobs at a time, .* no more than 10 times as many may wait"
+    ):
+        door.create(kinds.BATCH_JOB, "n", "large", spec={**apart, "parallelism": 1_001})
+    job = door.get(kinds.BATCH_JOB, "n", "waits")
+    with pytest.raises(Forbidden, match="no more than 10 times as many"):
+        door.change(kinds.BATCH_JOB, {**job, "spec": {**job["spec"], "parallelism": 1_001}})
+    empty = of_jobs(kinds.JOB_SET, 1_001)
+    empty["replicatedJobs"][0]["template"]["spec"]["parallelism"] = 0
+    with pytest.raises(Forbidden, match="1001 pods or Jobs"):
+        door.create(kinds.JOB_SET, "n", "of-jobs-without-pods", spec=empty)

@@ -28,12 +28,16 @@ from rowlock.scheduling.admission import (
 from rowlock.scheduling.model import from_objects
 from rowlock.scheduling.model.pod_requests import node_pool
 from rowlock.scheduling.model.scheduler_identity import EMBEDDED
+from rowlock.training.batch_job.gang import runs_together
+from rowlock.training.batch_job.model import parse_batch_job
 from rowlock.training.defaults import parse_job
 from rowlock.training.frameworks.registry import FRAMEWORKS
+from rowlock.training.jobset.model import pods_at_a_time, replicas
 from rowlock.training.pod_group import queue_of
-from rowlock.workloads.feasibility import never_fits_message, too_many_pods_message
+from rowlock.workloads.feasibility import never_fits_message, too_many_pods_message, too_many_waiting_message
 
-REVIEWED_KINDS = frozenset({kinds.POD, kinds.QUEUE, kinds.POD_GROUP, *kinds.OTHER_POD_GROUPS, *kinds.JOBS})
+REVIEWED_KINDS = frozenset({kinds.POD, kinds.QUEUE, kinds.POD_GROUP, *kinds.OTHER_POD_GROUPS, *kinds.WORKLOADS})
+_OF_JOBS = frozenset({kinds.BATCH_JOB, kinds.JOB_SET, kinds.TRAIN_JOB})
 
 
 def causes(kind: Kind, new: Object, view: View | None) -> Iterator[Cause]:
@@ -69,6 +73,8 @@ def review(
             _check_pod_count(kind, new, view)
         if old is None and view is not None:
             _warn_job(kind, new, options, view, now)
+    elif kind in _OF_JOBS and view is not None and (old is None or old.get("spec") != new.get("spec")):
+        _check_counts(kind, new, view)
 
 
 def check_ownership(kind: Kind, old: Object | None, new: Object, options: WriteOptions, view: View | None) -> None:
@@ -90,6 +96,27 @@ def _check_gpu_share(annotations: Mapping[str, str], spec: Mapping[str, Any], pa
 def _check_pod_count(kind: Kind, job: Object, view: View) -> None:
     if message := too_many_pods_message(parse_job(FRAMEWORKS[kind], job).total_replicas, view.all(kinds.NODE)):
         raise Forbidden(denial_message(message))
+
+
+def _check_counts(kind: Kind, obj: Object, view: View) -> None:
+    """Refuse more pods at a time than nodes could ever hold together, or keep waiting: their controllers would make them all."""
+    together, in_all = _pods_at_a_time(kind, obj)
+    nodes = view.all(kinds.NODE)
+    if message := too_many_pods_message(together, nodes) or too_many_waiting_message(in_all, nodes):
+        raise Forbidden(denial_message(message))
+
+
+def _pods_at_a_time(kind: Kind, obj: Object) -> tuple[int, int]:
+    """(pods of the largest gang, all pods at a time; a Job without pods counts as one)."""
+    if kind is kinds.TRAIN_JOB:
+        nodes = int(objects.dig(obj, "spec.trainer.numNodes", 1))
+        return nodes, nodes
+    if kind is kinds.BATCH_JOB:
+        count = pods_at_a_time(obj.get("spec") or {})
+        return (count if runs_together(parse_batch_job(obj)) else 0), count
+    jobs = objects.dig(obj, "spec.replicatedJobs", None) or ()
+    counts = [(replicas(job), pods_at_a_time(objects.dig(job, "template.spec", {}))) for job in jobs]
+    return max((each * pods for each, pods in counts), default=0), sum(each * max(1, pods) for each, pods in counts)
 
 
 def _pod_templates(kind: Kind, job: Object) -> Iterator[tuple[str, Object]]:

@@ -6,6 +6,8 @@ began, so a pod that is now deleted for a restart still counts as failed.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from rowlock.kinds import POD
 from rowlock.objects import FINAL_PHASES, Object, is_deleting, is_digits, labels, name, namespace, phase
 from rowlock.training.conditions import FAILED, RESTARTING
@@ -14,6 +16,7 @@ from rowlock.training.model import INDEX_LABEL, MIN_RETRYABLE_EXIT_CODE, UNKNOWN
 from rowlock.training.reconcile_context import ReconcileContext
 
 ObjectsByIndex = dict[int, list[Object]]
+_MOST_PHANTOMS = 10_000
 
 
 def group_by_index(items: list[Object]) -> ObjectsByIndex:
@@ -26,16 +29,19 @@ def group_by_index(items: list[Object]) -> ObjectsByIndex:
     return by_index
 
 
-def slot_count(by_index: ObjectsByIndex, replica: Replica, no_phantoms: bool) -> int:
-    """Number of slots to reconcile. Without `no_phantoms` at least one, as in the operator."""
-    return max(max(by_index, default=-1) + 1, replica.count, 0 if no_phantoms else 1)
+def slots(by_index: ObjectsByIndex, replica: Replica, no_phantoms: bool) -> Iterator[int]:
+    """The indexes to reconcile, in order: those of the replicas and those of objects. Without `no_phantoms` at least one, and also those
+    between, as in the operator; but not up to any number that a label may have."""
+    wanted = replica.count if no_phantoms else max(replica.count, 1, min(max(by_index, default=-1) + 1, _MOST_PHANTOMS))
+    yield from range(wanted)
+    yield from sorted(index for index in by_index if index >= wanted)
 
 
 def sync_pods(context: ReconcileContext, replica: Replica, pods: list[Object]) -> None:
     """Reconcile the pods of one type. `pods`: the pods with its label."""
     context.reset_counts(replica)
     pods_by_index, room = group_by_index(pods), pods_per_look(replica.template)
-    for index in range(slot_count(pods_by_index, replica, context.parity.no_phantoms)):
+    for index in slots(pods_by_index, replica, context.parity.no_phantoms):
         existing = pods_by_index.get(index, [])
         if not existing:
             if room and (index < replica.count or not context.parity.no_phantoms):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rowlock.kinds import SERVICE
 from rowlock.objects import Object, controller_of, is_deleting, owner_reference
-from rowlock.training.dependents.replicas import group_by_index, slot_count
+from rowlock.training.dependents.replicas import group_by_index, slots
 from rowlock.training.model import Rank, Replica
 from rowlock.training.reconcile_context import ReconcileContext
 
@@ -31,7 +31,7 @@ def service_of(rank: Rank) -> Object:
 def sync_services(context: ReconcileContext, replica: Replica, services: list[Object]) -> None:
     """Create missing Services, and delete those beyond the number of replicas."""
     services_by_index = group_by_index(services)
-    for index in range(slot_count(services_by_index, replica, context.parity.no_phantoms)):
+    for index in slots(services_by_index, replica, context.parity.no_phantoms):
         existing = services_by_index.get(index, [])
         if not existing:
             if index < replica.count or not context.parity.no_phantoms:

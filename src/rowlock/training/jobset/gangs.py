@@ -7,7 +7,7 @@ group in an annotation that admission adds, as KAI's pod-grouper does.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 from rowlock.api import NOTHING, Change, Create, Decision, Patch, Update, View, Write
@@ -20,6 +20,7 @@ from rowlock.objects import (
     is_condition_true,
     is_controlled_by,
     is_deleting,
+    is_digits,
     key,
     labels,
     meta,
@@ -60,19 +61,28 @@ UID_KEY = f"{PREFIX}jobset-uid"
 
 def gangs_of(view: View, jobset: Object) -> dict[str, int]:
     """Name of a PodGroup → how many pods of the gang must start together."""
-    jobs = {name(job): job for job in view.by_owner(BATCH_JOB, uid(jobset)) if is_controlled_by(job, uid(jobset))}
-    found = dict[str, int]()
+    present = dict[str, list[Object]]()
+    for job in view.by_owner(BATCH_JOB, uid(jobset)):
+        if is_controlled_by(job, uid(jobset)):
+            present.setdefault(labels(job).get(REPLICATED_JOB_KEY, ""), []).append(job)
+    found, alone = dict[str, int](), starts_alone(jobset)
     for one in dig(jobset, "spec.replicatedJobs", None) or ():
-        group = group_name(jobset, one["name"])
-        count = sum(_members(view, jobset, one, jobs.get(job_name(jobset, one, n))) for n in range(replicas(one)))
-        found[group] = found.get(group, 0) + count
+        group, prefix = _group_name(jobset, one["name"], alone), f"{job_name(jobset, one, 0)[:-1]}"
+        jobs = [job for job in present.get(one["name"], ()) if _is_numbered(name(job), prefix, replicas(one))]
+        absent = replicas(one) - len(jobs)  # a number: a set may ask for any
+        count = absent * pods_at_a_time(dig(one, "template.spec", {})) if absent else 0
+        found[group] = found.get(group, 0) + count + sum(_members(view, jobset, one, job) for job in jobs)
     return {group: count for group, count in found.items() if count > 0}
 
 
-def _members(view: View, jobset: Object, replicated_job: Json, job: Object | None) -> int:
-    """How many pods the gang must have of one Job. One that is missing, on its way out, of an earlier restart or failed is made (again)."""
-    if job is None:
-        return pods_at_a_time(dig(replicated_job, "template.spec", {}))
+def _is_numbered(job: str, prefix: str, count: int) -> bool:
+    """Whether a Job's name is the prefix and one of the numbers below `count`."""
+    number = job.removeprefix(prefix)
+    return job.startswith(prefix) and is_digits(number) and int(number) < count and str(int(number)) == number
+
+
+def _members(view: View, jobset: Object, replicated_job: Json, job: Object) -> int:
+    """How many pods the gang must have of one Job. One that is on its way out, of an earlier restart or failed is made again."""
     pods = [pod for pod in view.by_owner(POD, uid(job)) if is_controlled_by(pod, uid(job))]
     if is_deleting(job) or is_condition_true(job, FAILED) or attempt(job) < int(dig(jobset, "status.restarts", 0)):
         again = pods_at_a_time(dig(replicated_job, "template.spec", {}))
@@ -82,11 +92,19 @@ def _members(view: View, jobset: Object, replicated_job: Json, job: Object | Non
 
 def group_name(jobset: Object, replicated_job: str) -> str:
     """The name of the PodGroup for the pods of a replicated job."""
+    return _group_name(jobset, replicated_job, starts_alone(jobset))
+
+
+def _group_name(jobset: Object, replicated_job: str, alone: Collection[str]) -> str:
     whole = f"pg-{name(jobset)}-{uid(jobset)}"
+    return f"{whole}-{replicated_job}" if replicated_job in alone else whole
+
+
+def starts_alone(jobset: Object) -> frozenset[str]:
+    """The names of the replicated jobs that start apart from others: all where they start in order, else those that wait for others."""
     jobs = dig(jobset, "spec.replicatedJobs", None) or ()
-    waits = any(job["name"] == replicated_job and job.get("dependsOn") for job in jobs)
     in_order = dig(jobset, "spec.startupPolicy.startupPolicyOrder", "") == "InOrder"
-    return f"{whole}-{replicated_job}" if waits or in_order else whole
+    return frozenset(job["name"] for job in jobs if in_order or job.get("dependsOn"))
 
 
 def with_group(pod: Object, jobset: Object) -> Object:

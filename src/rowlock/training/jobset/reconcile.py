@@ -7,14 +7,15 @@ before successes; only then is anything created. The status is written last, so 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from rowlock.api import NOTHING, Create, Decision, Delete, DeleteOptions, Patch, Record, Update, Write
 from rowlock.kinds import BATCH_JOB, JOB_SET, PERSISTENT_VOLUME_CLAIM, SERVICE
 from rowlock.objects import Object, condition, dig, is_condition_true, is_deleting, labels, name, namespace, seconds
+from rowlock.training.dependents.pods import pods_per_look
 from rowlock.training.jobset import policies
-from rowlock.training.jobset.jobs import claims_of, job_name, job_of, service_of
+from rowlock.training.jobset.jobs import SetNumbers, claims_of, job_name, service_of
 from rowlock.training.jobset.model import (
     COMPLETED,
     CONTROLLER,
@@ -132,16 +133,21 @@ def _make(observed: ObservedSet, outcome: SetOutcome) -> Iterator[Write]:
             yield Create(PERSISTENT_VOLUME_CLAIM, claim, (refused,))
     is_in_order = dig(jobset, "spec.startupPolicy.startupPolicyOrder", "") == "InOrder"
     all_started = True
+    counts = {one["name"]: one for one in outcome.status["replicatedJobsStatus"]}
+    sizes = {one["name"]: replicas(one) for one in observed.replicated_jobs}
+    own = _unfinished_jobs(observed)
+    missing = _MissingJobs(observed)
     for position, job in enumerate(observed.replicated_jobs):
+        jobs = own.get(job["name"], ())
         if observed.is_suspended:
-            yield from _suspend(observed, job)
-        if not _may_start(job, observed, outcome):
+            yield from _suspend(jobs)
+        if not _may_start(job, counts, sizes):
             continue
-        yield from _missing_jobs(observed, position)
+        yield from missing.take(position)
         if observed.is_suspended:
             continue
-        yield from _resume(observed, job)
-        if is_in_order and not _has_started(job, outcome):
+        yield from _resume(jobs, job)
+        if is_in_order and not _has_started(job, counts):
             outcome.lower(STARTED)
             outcome.set_condition(
                 STARTING, True, "InOrderStartupPolicyInProgress", "in order startup policy is in progress"
@@ -160,10 +166,9 @@ def _make(observed: ObservedSet, outcome: SetOutcome) -> Iterator[Write]:
             )
 
 
-def _may_start(job: Json, observed: ObservedSet, outcome: SetOutcome) -> bool:
-    """Whether all dependencies of the replicated job are ready or complete, as it requires."""
-    counts = {one["name"]: one for one in outcome.status["replicatedJobsStatus"]}
-    sizes = {one["name"]: replicas(one) for one in observed.replicated_jobs}
+def _may_start(job: Json, counts: Mapping[str, Json], sizes: Mapping[str, int]) -> bool:
+    """Whether all dependencies of the replicated job are ready or complete, as it requires. `counts`, `sizes`: by the names of replicated
+    jobs, their status and number of Jobs."""
     for dependency in job.get("dependsOn") or ():
         count = counts.get(dependency["name"])
         if count is None:
@@ -174,39 +179,57 @@ def _may_start(job: Json, observed: ObservedSet, outcome: SetOutcome) -> bool:
     return True
 
 
-def _has_started(job: Json, outcome: SetOutcome) -> bool:
-    count = next(one for one in outcome.status["replicatedJobsStatus"] if one["name"] == job["name"])
+def _has_started(job: Json, counts: Mapping[str, Json]) -> bool:
+    count = counts[job["name"]]
     return bool(count["ready"] + count["failed"] + count["succeeded"] >= replicas(job))
 
 
-def _missing_jobs(observed: ObservedSet, position: int) -> Iterator[Write]:
-    jobset, job = observed.jobset, observed.replicated_jobs[position]
-    if dig(jobset, "spec.failurePolicy.restartStrategy", "") == "BlockingRecreate" and observed.earlier_jobs():
-        return
-    taken = {name(one) for one in observed.jobs}
-    for index in range(replicas(job)):
-        if (wanted := job_name(jobset, job, index)) not in taken:
+MAX_JOBS_PER_LOOK = 100
+"""Maximum of Jobs that one reconcile creates; the next one, which they wake, continues."""
+
+
+class _MissingJobs:
+    """The Jobs that one reconcile of a set creates."""
+
+    def __init__(self, observed: ObservedSet) -> None:
+        self._observed, self._taken = observed, {name(one) for one in observed.jobs}
+        is_blocking = dig(observed.jobset, "spec.failurePolicy.restartStrategy", "") == "BlockingRecreate"
+        self._room = 0 if is_blocking and observed.earlier_jobs() else MAX_JOBS_PER_LOOK
+        self._numbers = SetNumbers(observed.jobset)
+
+    def take(self, position: int) -> Iterator[Write]:
+        """Those of one replicated job, as far as there is room."""
+        jobset, job = self._observed.jobset, self._observed.replicated_jobs[position]
+        room = min(self._room, pods_per_look(dig(job, "template.spec.template", {})))
+        for index in range(replicas(job)) if room else ():
+            if (wanted := job_name(jobset, job, index)) in self._taken:
+                continue
             message = f'job "{wanted}" creation failed with error: {{error}}'
             refused = Record(jobset, "Warning", "JobCreationFailed", message, SOURCE)
-            yield Create(BATCH_JOB, job_of(jobset, position, index, observed.restarts), (refused,))
+            yield Create(BATCH_JOB, self._numbers.job_of(position, index, self._observed.restarts), (refused,))
+            room, self._room = room - 1, self._room - 1
+            if room <= 0:
+                return
 
 
-def _own(observed: ObservedSet, job: Json) -> Iterator[Object]:
-    """The current Jobs of a replicated job that have not ended."""
+def _unfinished_jobs(observed: ObservedSet) -> dict[str, list[Object]]:
+    """The current Jobs that have not ended, by their replicated job."""
+    found: dict[str, list[Object]] = {}
     for one in observed.current_jobs():
-        if labels(one).get(REPLICATED_JOB_KEY) == job["name"] and not is_finished(one):
-            yield one
+        if not is_finished(one):
+            found.setdefault(labels(one).get(REPLICATED_JOB_KEY, ""), []).append(one)
+    return found
 
 
-def _suspend(observed: ObservedSet, job: Json) -> Iterator[Write]:
-    for one in _own(observed, job):
+def _suspend(jobs: Iterable[Object]) -> Iterator[Write]:
+    for one in jobs:
         if not dig(one, "spec.suspend", False):
             yield Patch(BATCH_JOB, namespace(one), name(one), {"spec": {"suspend": True}})
 
 
-def _resume(observed: ObservedSet, job: Json) -> Iterator[Write]:
+def _resume(jobs: Iterable[Object], job: Json) -> Iterator[Write]:
     """Resume suspended Jobs with the set's placement fields. These can change only once the Job's startTime is cleared."""
-    for one in _own(observed, job):
+    for one in jobs:
         if not dig(one, "spec.suspend", False):
             continue
         if dig(one, "status.startTime", None):

@@ -90,6 +90,8 @@ class TrainJobController:
                 return Decision((_refusal(trainjob, why),), requeue=True)
             except KeyNotReady:
                 return Decision(requeue_after=POLL_SECONDS)
+            except mpi.TooManyHosts as error:
+                return Decision((_refusal(trainjob, str(error)),))
         new_status = status.next_status(trainjob, jobset, now)
         if new_status != (trainjob.get("status") or {}):
             writes.append(Update(TRAIN_JOB, {**trainjob, "status": new_status}, "status"))

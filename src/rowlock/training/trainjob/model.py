@@ -108,12 +108,10 @@ def containers(job: ReplicatedJob, wanted: str, *parts: str) -> Iterator[Contain
 def set_variables(container: Container, variables: list[dict[str, Any]]) -> None:
     """Set variables of a container: replace those of the same name in place, append the others."""
     found = list(container.get("env") or ())
+    places = {one["name"]: place for place, one in reversed(list(enumerate(found)))}
     for variable in variables:
-        places = [n for n, one in enumerate(found) if one["name"] == variable["name"]]
-        if places:
-            found[places[0]] = copy.deepcopy(variable)
-        else:
-            found.append(copy.deepcopy(variable))
+        place = places.setdefault(variable["name"], len(found))
+        found[place : place + 1] = [copy.deepcopy(variable)]
     if found:
         container["env"] = found
 

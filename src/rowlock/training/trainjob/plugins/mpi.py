@@ -21,7 +21,13 @@ RESERVED = (
     "OMPI_MCA_plm_rsh_args",
 )  # fmt: skip
 SSH_VOLUME, HOSTS_VOLUME, HOSTS_DIRECTORY, HOSTS_FILE = "mpi-ssh-auth", "mpi-hostfile", "/etc/mpi", "hostfile"
+MAX_CONFIG_BYTES = 1 << 20
+"""Most bytes of a ConfigMap's data."""
 PRIVATE_KEY, PUBLIC_KEY = "ssh-privatekey", "ssh-publickey"
+
+
+class TooManyHosts(Exception):
+    """The hostfile cannot be stored; the text says why."""
 
 
 def secret_name(trainjob_name: str) -> str:
@@ -75,15 +81,22 @@ def apply(plan: TrainPlan) -> None:
 
 
 def host_file(plan: TrainPlan) -> str:
-    """The hostfile: one line per training pod (including a launcher that trains), in the order of the spec."""
+    """The hostfile: one line per training pod (including a launcher that trains), in the order of the spec. Raises TooManyHosts if a
+    ConfigMap cannot hold it."""
     names = (NODE, LAUNCHER) if runs_launcher(plan) else (NODE,)
-    lines = [
-        f"{plan.name}-{job['name']}-0-{index}.{plan.name} slots={slots(plan)}\n"
-        for job in plan.jobs
-        if job.get("name") in names
+    jobs = [job for job in plan.jobs if job.get("name") in names]
+    count = sum(job["template"]["spec"]["parallelism"] for job in jobs)
+    end = f".{plan.name} slots={slots(plan)}\n"
+    if count * len(f"{plan.name}-{NODE}-0-0{end}") > MAX_CONFIG_BYTES:
+        raise TooManyHosts(
+            f"the hostfile of {count} nodes would be larger than a ConfigMap may be ({MAX_CONFIG_BYTES} bytes): ask for fewer nodes with"
+            " more processes each (numProcPerNode)"
+        )
+    return "".join(
+        f"{plan.name}-{job['name']}-0-{index}{end}"
+        for job in jobs
         for index in range(job["template"]["spec"]["parallelism"])
-    ]
-    return "".join(lines)
+    )
 
 
 def _add_volume(job: ReplicatedJob, volume: dict[str, Any]) -> None:
