@@ -122,5 +122,6 @@ def sizes_of(turns: list[float], items: int, most: int) -> list[int]:
 def test_slices_of_dear_items_are_small_and_of_cheap_ones_large() -> None:
     assert sizes_of([0.0], 5, 64) == [5]
     assert sizes_of([0.0], 200, 64) == [8, 16, 32, 64, 64, 16]
-    assert sizes_of([0.1], 20, 64) == [8, 4, 2, 1, 1, 1, 1, 1, 1]
-    assert sizes_of([0.1, 0.1, 0.0], 40, 6) == [6, 3, 1, 2, 4, 6, 6, 6, 6]
+    assert sizes_of([0.1], 20, 64) == [8, 8, 4]
+    assert sizes_of([0.0, 0.0, 0.1, 0.1, 0.0], 100, 64) == [8, 16, 32, 16, 8, 16, 4]
+    assert sizes_of([0.1, 0.0], 20, 6) == [6, 6, 6, 2]

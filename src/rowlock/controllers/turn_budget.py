@@ -14,7 +14,9 @@ T = TypeVar("T")
 SLICE = 0.002
 """Seconds of work between two pauses: with a dozen such tasks at once, a turn of the loop still takes less than 50 ms."""
 
-_FIRST_PACED = 8
+_LEAST_PACED = 8
+_PACED_TURN = 0.01
+"""Seconds of this thread's CPU time, which does not count what other programs of a busy machine take."""
 
 
 class TurnBudget:
@@ -80,18 +82,19 @@ class FairTurns:
 
 
 async def take_paced_slices(
-    items: Sequence[T], most: int, clock: Callable[[], float] = time.perf_counter
+    items: Sequence[T], most: int, clock: Callable[[], float] = time.thread_time
 ) -> AsyncIterator[Sequence[T]]:
     """`take_slices` for items whose cost is unknown before: a slice has twice as many as the one before, up to `most`, or half as many
-    when the turn of the loop between them was longer than `SLICE`. `clock`: seconds."""
-    size, start = min(most, _FIRST_PACED), 0
+    when the turn of the loop between them was longer than `_PACED_TURN`. Never fewer than `_LEAST_PACED`: each turn has a price of its own,
+    such as a commit and what follows it, and other tasks make it long, too. `clock`: seconds."""
+    size, start = min(most, _LEAST_PACED), 0
     while start < len(items):
         yield items[start : start + size]
         start += size
         if start < len(items):
             began = clock()
             await asyncio.sleep(0)
-            size = min(most, size * 2) if clock() - began <= SLICE else max(1, size // 2)
+            size = min(most, size * 2 if clock() - began <= _PACED_TURN else max(_LEAST_PACED, size // 2))
 
 
 async def take_slices(items: Sequence[T], size: int) -> AsyncIterator[Sequence[T]]:
