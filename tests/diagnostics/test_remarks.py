@@ -16,10 +16,11 @@ from tests.diagnostics.test_diagnostics import Job, hasty, on_job
 from tests.kubelet.conftest import until
 
 from rowlock.diagnosis import remarks
-from rowlock.diagnostics import job_remarks, rank_connections
+from rowlock.diagnostics import connection_counters, job_remarks, rank_connections
+from rowlock.diagnostics.connection_counters import ConnectionCounters, TcpOpens, failed_attempts
 from rowlock.diagnostics.job_records import JobRecords
 from rowlock.diagnostics.job_remarks import JobRemarks
-from rowlock.diagnostics.process_sockets import connected_processes, failed_attempts
+from rowlock.diagnostics.process_sockets import connected_processes
 from rowlock.diagnostics.rank_connections import Meeting, MeetingLooks, are_connected
 from rowlock.kubelet.pod.facts import Exit, Run
 from rowlock.kubelet.shim.fact_files import ticks
@@ -70,6 +71,14 @@ for _ in range(5):
     socket.socket().connect_ex(("127.0.0.1", 9))
 print(flush=True)
 sys.stdin.read()
+"""
+ACCEPTED = """
+import fcntl, socket, struct, sys
+fcntl.ioctl(socket.socket(), 0x8914, struct.pack("16sh", b"lo", 1))  # the interface goes up
+print(flush=True)
+sys.stdin.read()
+server = socket.create_server(("127.0.0.1", 0))
+socket.create_connection(server.getsockname())
 """
 
 
@@ -308,6 +317,45 @@ def test_attempts_that_fail_are_counted_in_a_network_namespace_of_its_own() -> N
         assert failed_attempts(program.pid) == 5
         program.communicate(timeout=60)
     assert failed_attempts(program.pid) == failed_attempts(os.getpid()) == 0
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "at_end", "alone"),
+    [
+        (TcpOpens(3, 3), TcpOpens(5, 5), False, True),  # a store of its own, and a client of it
+        (TcpOpens(3, 3), TcpOpens(9, 3, 6), True, True),  # it tries, and nobody is there
+        (TcpOpens(3, 3), TcpOpens(9, 4, 6), False, False),  # somebody came between two looks
+        (TcpOpens(7, 0), TcpOpens(7, 1), False, False),
+        (TcpOpens(7, 0), TcpOpens(8, 1), True, False),  # at the end it cannot be told from a connection to itself
+        (TcpOpens(7, 0), TcpOpens(8, 0), True, True),
+    ],
+)
+def test_what_the_kernel_counted_tells_whether_ranks_may_have_met(
+    monkeypatch: pytest.MonkeyPatch, before: TcpOpens, now: TcpOpens, at_end: bool, alone: bool
+) -> None:
+    counted = iter([before, now])
+    monkeypatch.setattr(connection_counters, "read_opens", lambda _: next(counted))
+    counters = ConnectionCounters(files={"pod": -1})
+    counters.are_surely_alone()
+    assert counters.are_surely_alone(at_end) is alone
+
+
+def test_a_connection_is_counted_after_the_end_of_its_process() -> None:
+    """Needs root, or user namespaces that an ordinary user may make."""
+    apart = ["unshare", *([] if os.geteuid() == 0 else ["--user", "--map-root-user"]), "--net"]
+    counters = ConnectionCounters()
+    with subprocess.Popen(
+        [*apart, sys.executable, "-c", ACCEPTED], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as program:
+        assert program.stdout is not None
+        program.stdout.readline()
+        counters.hold([("pod", program.pid), ("ours", os.getpid())])
+        assert list(counters.files) == ["pod"]
+        assert counters.are_surely_alone()
+        program.communicate(timeout=60)
+    assert not counters.are_surely_alone(at_end=True)
+    counters.close()
+    assert counters.are_surely_alone(at_end=True)
 
 
 def test_ranks_without_sockets_cost_no_search_through_all_connections(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -106,6 +106,13 @@ class HangDetector:
         self._meetings = MeetingLooks()
 
     async def run(self) -> None:
+        try:
+            await self._watch()
+        finally:
+            for watched in self._jobs.values():
+                watched.meeting.counters.close()
+
+    async def _watch(self) -> None:
         swept_at = 0.0
         async with ContainedTaskGroup("the examination of a job's ranks") as tasks:
             while True:
@@ -133,7 +140,8 @@ class HangDetector:
             pods_by_job[uid(subject.job)].append(subject)
         for ended_job in self._jobs.keys() - pods_by_job.keys():
             self._diagnostics.remarks.close_meeting(self._jobs.pop(ended_job).job)
-            self._diagnostics.remarks.meetings.pop(ended_job, None)
+            if meeting := self._diagnostics.remarks.meetings.pop(ended_job, None):
+                meeting.counters.close()
             self._diagnostics.set_hang(ended_job, [])
         for job, pods_of_job in pods_by_job.items():
             watched = self._jobs.setdefault(job, WatchedJob(pods_of_job[0].job, now, next_search=now + _FIRST))

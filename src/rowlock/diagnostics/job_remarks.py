@@ -117,9 +117,11 @@ class JobRemarks:
             self._records.add(uid(job), remark, remark.to_dict())
             self._record_event(job, "Warning", remarks.EVENT_REASONS[remark.kind], remark.event_message)
 
-    def close_meeting(self, job: Object) -> None:
-        """Store the remark that a job's ranks have never met, if so, after they have ended or were seen to train."""
+    def close_meeting(self, job: Object, *, at_end: bool = True) -> None:
+        """Store the remark that a job's ranks have never met, if so, after they have ended or were seen to train (`at_end`: False)."""
         meeting = self.meetings.get(uid(job))
+        if meeting is not None:
+            meeting.settle(at_end)
         if meeting is not None and (remark := meeting.remark) is not None:
             meeting.is_told = True
             self.add(job, remark)
@@ -129,7 +131,7 @@ class JobRemarks:
         meeting = self.meetings[uid(job)]
         meeting.note_hint(hint)
         if meeting.trains:
-            self.close_meeting(job)
+            self.close_meeting(job, at_end=False)
         elif (remark := meeting.remark) is not None:
             self._record_event(job, "Warning", remarks.EVENT_REASONS[remark.kind], f"So far, {remark.sentence}.")
 

@@ -74,17 +74,6 @@ def _end(text: bytes) -> str:
     )
 
 
-def failed_attempts(pid: int) -> int:
-    """How many attempts to connect have failed in the network namespace of a process; 0 when it shares the host's, or has ended."""
-    with contextlib.suppress(OSError, ValueError, IndexError):
-        if os.readlink(f"/proc/{pid}/ns/net") == os.readlink("/proc/self/ns/net"):
-            return 0
-        with open(f"/proc/{pid}/net/snmp", "rb") as file:
-            names, values = (line.split() for line in file.read(_MAX_TABLE).splitlines() if line.startswith(b"Tcp:"))
-        return int(values[names.index(b"AttemptFails")])
-    return 0
-
-
 def socket_inodes(pid: int) -> Iterator[bytes]:
     """The socket inodes of a process and its descendants. Raises OSError when the process's own descriptors may not be read."""
     yield from _inodes_of(pid)

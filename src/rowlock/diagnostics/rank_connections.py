@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 from rowlock.curves.endings import last_place, read_text
 from rowlock.diagnosis.remarks import Remark, says_world_of_one, separate_ranks
-from rowlock.diagnostics.process_sockets import Connection, failed_attempts, read_connections, socket_inodes
+from rowlock.diagnostics.connection_counters import ConnectionCounters, failed_attempts
+from rowlock.diagnostics.process_sockets import Connection, read_connections, socket_inodes
 from rowlock.diagnostics.rank_processes import FRAMEWORKS, RankProcess, loaded_packages
 from rowlock.kubelet.files import untrusted
 from rowlock.objects import uid
@@ -50,6 +51,7 @@ class Meeting:
     """What is missing for the ranks to find each other; "" = unknown."""
     is_warned: bool = False
     """An Event has said that they are not connected so far."""
+    counters: ConnectionCounters = field(default_factory=ConnectionCounters)
 
     @property
     def is_late(self) -> bool:
@@ -106,6 +108,14 @@ class Meeting:
             self.packages = loaded_packages(seen[0].pid)
         self.first = now if self.looks == 1 else self.first
         self.last = now
+        if self.is_training:
+            self.counters.hold((uid(rank.running_pod.pod), rank.pid) for rank in seen)
+            self.has_met = not self.counters.are_surely_alone()
+
+    def settle(self, at_end: bool) -> None:
+        """Count once more: ranks that meet for a moment, or at the very end, are seen in no look."""
+        if self.is_open and not self.counters.are_surely_alone(at_end):
+            self.has_met = True
 
 
 class MeetingLooks:
