@@ -261,6 +261,8 @@ class Record:
     source: str
     field_path: str = ""
     """The field that it is about, such as `spec.containers{main}`; "" = the whole object."""
+    longest_error: int = 0
+    """How many characters of the API's message stand for `{error}`; 0 = as many as an Event may have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,11 +276,13 @@ class Create:
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """Replace the whole object; it carries the resourceVersion that the decision was based on."""
+    """Replace the whole object; it carries the resourceVersion that the decision was based on. `failure_records`: as of Create, but none for
+    a Conflict, after which the decision is made again."""
 
     kind: Kind
     object: Object
     subresource: str = ""
+    failure_records: tuple[Record, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

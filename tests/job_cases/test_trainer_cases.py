@@ -43,14 +43,14 @@ def kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 def test_every_recorded_set(kubeconfig: Path) -> None:
-    cases = recorded("jobset")
-    assert len(cases) == 38
+    cases = recorded("jobset") + recorded("jobset-more")
+    assert len(cases) == 38 + 11
     check_all(kubeconfig, cases, TOGETHER)
 
 
 def test_every_recorded_trainjob(kubeconfig: Path) -> None:
-    cases = recorded("trainjob")
-    assert len(cases) == 52 and INSTEAD.keys() <= {case.title for case in cases}
+    cases = recorded("trainjob") + recorded("trainjob-more")
+    assert len(cases) == 52 + 15 and INSTEAD.keys() <= {case.title for case in cases}
     check_all(kubeconfig, cases, TOGETHER)
 
 

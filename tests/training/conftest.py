@@ -106,7 +106,7 @@ class World:
             try:
                 self._do(write)
             except Refused as refused:
-                for failed in write.failure_records if isinstance(write, Create | Delete) else ():
+                for failed in write.failure_records if isinstance(write, Create | Update | Delete) else ():
                     self._event(failed, str(refused))
                 return False
         return True

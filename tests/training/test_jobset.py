@@ -13,6 +13,7 @@ from rowlock.objects import Object, dig
 from rowlock.training.admission.jobset import default_jobset
 from rowlock.training.jobset.jobs import SetNumbers
 from rowlock.training.jobset.model import PREFIX, REPLICATED_JOB_KEY, RESTART_KEY, ObservedSet
+from rowlock.training.jobset.pod_webhook import admit_pod
 from rowlock.training.jobset.reconcile import MAX_JOBS_PER_LOOK, reconcile
 
 Json = Any
@@ -169,3 +170,19 @@ def test_a_label_that_says_nothing_is_the_first_attempt() -> None:
     strange = {**job, "metadata": {**job["metadata"], "labels": {**job["metadata"]["labels"], RESTART_KEY: "²"}}}
     decision = reconcile(ObservedSet(jobset, [strange], has_service=True), NOW)
     assert not [write for write in decision.writes if not isinstance(write, Update)]
+
+
+def test_nodes_that_were_labelled_beforehand_are_selected_by_label() -> None:
+    marks = {"alpha.jobset.sigs.k8s.io/exclusive-topology": "rack", "alpha.jobset.sigs.k8s.io/node-selector": "true"}
+    jobset = a_set({"name": "a"})
+    marked = {**jobset, "metadata": {**jobset["metadata"], "annotations": marks}}
+    pods = all_jobs(marked)["js-a-0"]["spec"]["template"]
+    assert pods["spec"]["nodeSelector"] == {"alpha.jobset.sigs.k8s.io/namespaced-job": "ns_js-a-0"}
+    assert pods["metadata"]["annotations"].items() >= marks.items()
+    pod = {"metadata": {**pods["metadata"], "namespace": "ns"}, "spec": pods["spec"]}
+    assert admit_pod(pod, lambda label: None) == pod, "no affinity, and no waiting for pod 0"
+    alone = {"alpha.jobset.sigs.k8s.io/node-selector": "true"}
+    without = all_jobs({**jobset, "metadata": {**jobset["metadata"], "annotations": alone}})["js-a-0"]["spec"][
+        "template"
+    ]
+    assert "nodeSelector" not in without["spec"]

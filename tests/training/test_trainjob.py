@@ -16,6 +16,7 @@ from rowlock.kinds import (
     TRAINING_RUNTIME,
     VOLCANO_POD_GROUP,
 )
+from rowlock.objects import timestamp
 from rowlock.training.admission.jobset import default_jobset
 from rowlock.training.trainjob.jobset import make_jobset
 from rowlock.training.trainjob.model import set_variables, variable
@@ -23,6 +24,7 @@ from rowlock.training.trainjob.plugins import mpi
 from rowlock.training.trainjob.pod_groups import make_pod_groups, named_groups
 from rowlock.training.trainjob.runtimes import shipped_runtimes
 from rowlock.training.trainjob.snapshot import make_snapshot, read_snapshot
+from rowlock.training.trainjob.status import time_left
 
 Json = Any
 SHIPPED = {one["metadata"]["name"]: stored(CLUSTER_TRAINING_RUNTIME, one, "") for one in shipped_runtimes()}
@@ -125,3 +127,19 @@ def test_a_variable_is_replaced_where_it_stands_first() -> None:
         ("A", "old"),
         ("C", "3"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("suspended", "left"),
+    [(None, -190.0), ("True", 10.0), ("False", 4.0)],
+    ids=["never suspended", "resumed in this turn", "resumed before"],
+)
+def test_a_deadline_counts_from_the_last_resume(suspended: str | None, left: float) -> None:
+    """A job that was suspended for longer than its deadline does not fail as it is resumed."""
+    resumed = {"type": "Suspended", "status": suspended, "lastTransitionTime": timestamp(1_000_194.0)}
+    job = {
+        "metadata": {"creationTimestamp": timestamp(1_000_000.0)},
+        "spec": {"activeDeadlineSeconds": 10},
+        "status": {"conditions": [resumed] if suspended else []},
+    }
+    assert time_left(job, 1_000_200.0) == left

@@ -18,9 +18,9 @@ _EMPTY: tuple[Any, ...] = (None, {}, [])
 
 
 def cases(name: str) -> list[Json]:
-    """Those of one file."""
-    found: list[Json] = json.loads((TRAINER_CASES / f"{name}.json").read_text())["cases"]
-    return found
+    """Those of one family: what was given to us, and what we recorded (`-more`)."""
+    files = (TRAINER_CASES / f"{name}{more}.json" for more in ("", "-more"))
+    return [case for file in files if file.exists() for case in json.loads(file.read_text())["cases"]]
 
 
 def title(case: Json) -> str:
@@ -45,8 +45,8 @@ def compact(value: Json) -> Json:
 
 
 def without_ids(value: Json) -> Json:
-    """A value whose uids and digests are as the recorder wrote them."""
-    text = json.dumps(value).replace("uid-of-it", "$UID")
+    """A value whose uids, digests and namespace (before `_`) are as the recorder wrote them."""
+    text = json.dumps(value).replace("uid-of-it", "$UID").replace('"ns_', '"$NS_')
     return json.loads(re.sub(r"\b[0-9a-f]{40}\b", "$SHA1", text))
 
 

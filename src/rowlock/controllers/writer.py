@@ -130,5 +130,12 @@ def records_for(step: Step, result: Object | BaseException | None) -> Sequence[R
         ):  # the API has named it
             return [replace(r, message=r.message.replace("{name}", objects.name(result))) for r in step.records]
         return step.records
-    failure_records = step.write.failure_records if isinstance(step.write, Create | Delete) else ()
-    return [replace(record, message=record.message.replace("{error}", result.message)) for record in failure_records]
+    failure_records = step.write.failure_records if isinstance(step.write, Create | Update | Delete) else ()
+    if isinstance(step.write, Update) and isinstance(result, Conflict):
+        return ()
+    return [_about_refusal(record, result.message) for record in failure_records]
+
+
+def _about_refusal(record: Record, why: str) -> Record:
+    told = f"{why[: record.longest_error]} ..." if 0 < record.longest_error < len(why) else why
+    return replace(record, message=record.message.replace("{error}", told))

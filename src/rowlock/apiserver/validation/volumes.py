@@ -37,6 +37,15 @@ TOKEN_SOURCES = {  # shared by all pods: objects are values
 """The token volume that `admission/pods.py` adds to nearly every pod; it needs no validation."""
 
 
+_SOURCE_ORDER = (
+    "emptyDir hostPath gitRepo gcePersistentDisk awsElasticBlockStore secret nfs iscsi glusterfs flocker persistentVolumeClaim rbd cinder "
+    "cephfs quobyte downwardAPI fc flexVolume configMap azureFile vsphereVolume photonPersistentDisk portworxVolume azureDisk storageos "
+    "projected scaleIO csi ephemeral image"
+)
+_SOURCES = {source: place for place, source in enumerate(_SOURCE_ORDER.split())}
+"""The sources of a volume in the order in which Kubernetes looks at them: of two, the later one is refused."""
+
+
 @rule
 def volume_list(spec: dict[str, Any], scope: Scope) -> Causes:
     """Check that each volume has one source and a unique name; record valid ones with their type, for the checks of mounts."""
@@ -47,7 +56,7 @@ def volume_list(spec: dict[str, Any], scope: Scope) -> Causes:
         if volume.get("projected") is TOKEN_SOURCES:  # added by admission
             valid_volumes[name] = "projected"
             continue
-        sources = [key for key in volume if key != "name"]
+        sources = sorted((key for key in volume if key != "name"), key=lambda key: _SOURCES.get(key, len(_SOURCES)))
         causes = [forbidden_field(f".{extra}", "may not specify more than 1 volume type") for extra in sources[1:]]
         causes += check_struct("Volume", {key: volume[key] for key in sources[:1]}, scope)
         if "ephemeral" in sources[:1] and pod and name:

@@ -19,7 +19,11 @@ from rowlock.training.jobset.model import (
     replicas,
     subdomain,
 )
-from rowlock.training.jobset.pod_webhook import EXCLUSIVE_KEY
+from rowlock.training.jobset.pod_webhook import (
+    NODE_SELECTOR_KEY,
+    exclusive_marks,
+    place_by_node_labels,
+)
 
 DEFAULT_GROUP = "default"
 
@@ -91,8 +95,10 @@ class SetNumbers:
             pod_spec["subdomain"] = subdomain(jobset)
         if volumes := _claim_volumes(jobset, pod_spec):
             pod_spec["volumes"] = [*(pod_spec.get("volumes") or ()), *volumes]
-        exclusive = annotations_of(jobset).get(EXCLUSIVE_KEY) or (own.get("annotations") or {}).get(EXCLUSIVE_KEY)
-        noted = {**marks, **({EXCLUSIVE_KEY: exclusive} if exclusive else {})}
+        exclusive = exclusive_marks(annotations_of(jobset), own.get("annotations") or {})
+        if NODE_SELECTOR_KEY in exclusive:
+            pod_spec = place_by_node_labels(pod_spec, namespace(jobset), job_name(jobset, replicated_job, index))
+        noted = {**marks, **exclusive}
         metadata = {
             "name": job_name(jobset, replicated_job, index),
             "namespace": namespace(jobset),

@@ -54,7 +54,7 @@ def reconcile(observed: ObservedSet, now: float) -> Decision:
         for job in observed.earlier_jobs()
         if not is_deleting(job)
     ]
-    if policies.all_ready(observed, outcome) and outcome.is_true(RESTARTING):
+    if not observed.is_suspended and policies.all_ready(observed, outcome):
         outcome.set_condition(RESTARTING, False, "JobsReady", "all jobs are ready")
     if failed := observed.failed_jobs():
         policies.judge_failure(observed, failed, outcome)
@@ -147,6 +147,9 @@ def _make(observed: ObservedSet, outcome: SetOutcome) -> Iterator[Write]:
         if observed.is_suspended:
             continue
         yield from _resume(jobs, job)
+        if is_in_order and any(map(_completes_next, jobs)):
+            all_started = False
+            break
         if is_in_order and not _has_started(job, counts):
             outcome.lower(STARTED)
             outcome.set_condition(
@@ -182,6 +185,11 @@ def _may_start(job: Json, counts: Mapping[str, Json], sizes: Mapping[str, int]) 
 def _has_started(job: Json, counts: Mapping[str, Json]) -> bool:
     count = counts[job["name"]]
     return bool(count["ready"] + count["failed"] + count["succeeded"] >= replicas(job))
+
+
+def _completes_next(job: Object) -> bool:
+    """Whether the next write to the Job is its condition Complete. The success policy is judged then, before anything is said about the start."""
+    return is_condition_true(job, "SuccessCriteriaMet") and not dig(job, "status.terminating", 0)
 
 
 MAX_JOBS_PER_LOOK = 100

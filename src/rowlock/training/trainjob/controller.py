@@ -127,7 +127,7 @@ class TrainJobController:
         if jobset is None:
             yield Create(JOB_SET, wanted, refused)
         elif not is_settled and is_controlled_by(jobset, uid(trainjob)):
-            yield Update(JOB_SET, _with_wishes(jobset, wanted))
+            yield Update(JOB_SET, _with_wishes(jobset, wanted), failure_records=refused)
 
     def _mpi_parts(self, plan: TrainPlan) -> Iterator[tuple[Kind, str, Callable[[TrainPlan], Object]]]:
         """Kind, name and maker of what an MPI job needs. A maker is called where the object is missing, so that there is one key a job."""
@@ -188,5 +188,5 @@ def _stop(trainjob: Object, jobset: Object | None) -> Iterator[Write]:
 
 
 def _refusal(trainjob: Object, why: str) -> Record:
-    text = _FAILURE.format(why)
-    return Record(trainjob, "Warning", _FAILED, text if len(text) <= _LONGEST else f"{text[:_LONGEST]} ...", SOURCE)
+    told = why if len(why) <= _LONGEST else f"{why[:_LONGEST]} ..."
+    return Record(trainjob, "Warning", _FAILED, _FAILURE.format(told), SOURCE, longest_error=_LONGEST)

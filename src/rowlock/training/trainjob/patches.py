@@ -22,10 +22,15 @@ _KEYS = {
 def patched_template(trainjob: Object, runtime: Object) -> dict[str, Any]:
     """A copy of the runtime's `spec.template` (a JobSet's metadata and spec) with the job's patches applied."""
     template: dict[str, Any] = copy.deepcopy(dig(runtime, "spec.template", {}))
+    places = {job.get("name"): place for place, job in enumerate(dig(template, "spec.replicatedJobs", None) or ())}
     for patch in dig(trainjob, "spec.runtimePatches", None) or ():
         wanted = dig(patch, "trainingRuntimeSpec.template", None)
         if wanted:
             template = _merge_maps(template, wanted)
+    if jobs := dig(
+        template, "spec.replicatedJobs", None
+    ):  # a patch that names them in another order does not reorder them
+        template["spec"]["replicatedJobs"] = sorted(jobs, key=lambda job: places.get(job.get("name"), 0))
     return template
 
 

@@ -28,6 +28,8 @@ def time_left(trainjob: Object, now: float) -> float | None:
     limit = dig(trainjob, "spec.activeDeadlineSeconds", None)
     if limit is None or is_suspended(trainjob):
         return None
+    if is_condition_true(trainjob, SUSPENDED):  # it is resumed in this turn
+        return float(limit)
     resumed = condition(trainjob, SUSPENDED) or {}
     began = resumed.get("lastTransitionTime") if resumed.get("status") == "False" else None
     return float(seconds(began or meta(trainjob).get("creationTimestamp")) + limit - now)
