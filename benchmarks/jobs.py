@@ -269,8 +269,18 @@ def thousand_pods(client: Client, *, with_floor: bool = True) -> Figure:
                 break
         took = time.monotonic() - began
     client.call("DELETE", JOBS + "/thousand")
+    _await_no_pods(client, "thousand")
     title = "1,000-pod job, create → all Running (real processes)"
     return Figure(title, "s", [took], floor, bare_pods.WHAT, Budget(8))
+
+
+def _await_no_pods(client: Client, name: str) -> None:
+    """Wait until a deleted job has no pods, and so no programs: they would slow down what is measured next. Raises RuntimeError."""
+    deadline = time.monotonic() + 300
+    while client.call("GET", f"{PODS}?limit=1&labelSelector=training.kubeflow.org%2Fjob-name%3D{name}")["items"]:
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"the pods of the deleted job {name} had not ended after 300 s")
+        time.sleep(0.2)
 
 
 def one_pod_jobs(client: Client, count: int, prefix: str = "small") -> float:

@@ -52,7 +52,7 @@ from rowlock.kubelet.worker.settings import KubeletSettings
 from rowlock.metrics.exposition import MetricSources, render_metrics
 from rowlock.metrics.request_stats import RequestStats
 from rowlock.rest.app import RestApi
-from rowlock.rest.call import RestSettings
+from rowlock.rest.call import Drain, RestSettings
 from rowlock.rest.notifications.settings import notify_settings
 from rowlock.scheduling.controller import Scheduler
 from rowlock.scheduling.model.snapshot import Snapshot
@@ -202,7 +202,7 @@ class Server:
             diagnose=explain_failure,
             image_problems=cluster.kubelet.engine_images.image_problems if cluster.kubelet else None,
             pod_remarks=cluster.kubelet.pod_remarks if cluster.kubelet else None,
-            drain=cluster.drain,
+            drain=Drain(cluster.drain, cluster.ending_pods),
             diagnosis_message=cluster.diagnostics.status_message if cluster.diagnostics else None,
             observe=requests.count_rest_request,
             archive=cluster.archive,

@@ -34,19 +34,21 @@ from rowlock.controllers.supervisor import supervise
 from rowlock.diagnostics import diagnostics
 from rowlock.diagnostics.hang_detector import HangDetector
 from rowlock.errors import AlreadyExists
-from rowlock.kinds import NAMESPACE, NODE, Kind
+from rowlock.kinds import NAMESPACE, NODE, POD, Kind
 from rowlock.kubelet.node import fake_nodes, leftovers
 from rowlock.kubelet.pod.directory import EARLIER_RUNS, PodCard
 from rowlock.kubelet.streams.remote_logs import read_remote_log
 from rowlock.kubelet.volumes.settled_clock import SettledClock
 from rowlock.kubelet.worker.kubelet import Kubelet, start_kubelet
 from rowlock.kubelet.worker.settings import FOLLOWED_KINDS, KubeletSettings
-from rowlock.objects import Object, name, namespace
+from rowlock.objects import Key, Object, key, name, namespace
+from rowlock.objects import uid as uid_of
 from rowlock.scheduling.controller import Scheduler
 from rowlock.scheduling.model.snapshot import SchedulerSettings as Planning
 from rowlock.storage import bootstrap
 from rowlock.storage.store import Store
 from rowlock.system import registry as system
+from rowlock.system.ending_pods import ending_pods
 from rowlock.system.event_expiry import EVENT_TTL
 from rowlock.system.unix_accounts import UnixAccountRules
 from rowlock.training import controller as training
@@ -162,6 +164,24 @@ class LocalCluster:
     def drain(self, seconds: float) -> None:
         """Refuse new jobs, and pods without a job, for so many seconds: the cluster is about to be stopped."""
         self._draining.begin(seconds)
+
+    def ending_pods(self) -> list[str]:
+        """`namespace/name` of the pods whose programs still run here and will be ended without a further request: terminating pods, those
+        that lose their owner, and those that were deleted at once."""
+        if self.kubelet is None:
+            return []
+        view, nodes = self.store.view, self.kubelet.nodes
+        keys = {key(pod) for pod in ending_pods(view) if pod["spec"]["nodeName"] in nodes}
+        keys |= {
+            state.card.key
+            for uid, state in self.kubelet.pod_states.items()
+            if not state.finished and any(state.live_runs()) and not self._is_stored(state.card.key, uid)
+        }
+        return sorted("/".join(one) for one in keys)
+
+    def _is_stored(self, pod_key: Key, uid: str) -> bool:
+        pod = self.store.view.get(POD, *pod_key)
+        return pod is not None and uid_of(pod) == uid
 
     def _read_log(self, namespace: str, pod: str, options: LogOptions) -> AsyncIterator[bytes]:
         if self.kubelet:

@@ -145,6 +145,106 @@ def test_jobs_that_are_submitted_while_down_works_leave_no_process(cluster: Clus
     cluster.until(lambda: not _running(word), "no process of these jobs to be left")
 
 
+JOBS = "/apis/kubeflow.org/v1/namespaces/runai-default/pytorchjobs"
+SAVING = """
+touch $0/up.$RANK
+trap 'sleep $1; touch $0/saved.$RANK; exit 0' TERM
+while :; do sleep 0.05; done
+"""
+"""A rank that saves for so many seconds when it is asked to end."""
+
+
+def _start_saving_job(cluster: Cluster, directory: Path, pods: int, seconds: str, grace: int = 60) -> None:
+    """A job of so many pods, each of which has said that it runs."""
+    directory.mkdir()
+    template = {
+        "spec": {
+            "terminationGracePeriodSeconds": grace,
+            "containers": [
+                {
+                    "name": "pytorch",
+                    "image": "rowlock.dev/host",
+                    "command": ["sh", "-c", SAVING, str(directory), seconds],
+                    "resources": {"requests": {"cpu": "10m"}},
+                }
+            ],
+        }
+    }
+    replicas = {"Master": {"replicas": 1, "template": template}}
+    if pods > 1:
+        replicas["Worker"] = {"replicas": pods - 1, "template": template}
+    job = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": {"name": "saves"}}
+    cluster.api("POST", JOBS, {**job, "spec": {"pytorchReplicaSpecs": replicas}})
+    cluster.until(lambda: len(list(directory.glob("up.*"))) == pods, "all ranks to run")
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("flag", ["--yes", "--keep-jobs"])
+def test_down_waits_for_the_pods_of_a_job_that_was_deleted(cluster: Cluster, tmp_path: Path, flag: str) -> None:
+    """The job is gone at once, so nobody could stop it; its pods end one after the other, and each saves for a while."""
+    cluster.up()
+    told = tmp_path / "told"
+    _start_saving_job(cluster, told, 20, "3")
+    cluster.api("DELETE", f"{JOBS}/saves")
+    said = cluster.run("rowlock", "down", flag)
+    assert len(list(told.glob("saved.*"))) == 20, said
+    assert not _running(str(told)), said
+    assert "did not" not in said, said
+
+
+@pytest.mark.timeout(300)
+def test_down_names_pods_that_do_not_end_in_time(cluster: Cluster, tmp_path: Path) -> None:
+    cluster.up()
+    told = tmp_path / "told"
+    _start_saving_job(cluster, told, 2, "100000", grace=12)
+    cluster.api("DELETE", f"{JOBS}/saves")
+    said = cluster.run("rowlock", "down", "--yes", "--timeout", "3s")
+    assert (
+        "2 pods that are being deleted (runai-default/saves-master-0, runai-default/saves-worker-0) did not end" in said
+    )
+    assert _running(str(told)), "this is what it says"
+    cluster.up()
+    cluster.until(lambda: not _running(str(told)), "the next server to end them")
+
+
+@pytest.mark.timeout(300)
+def test_down_waits_for_a_pod_that_was_deleted_at_once(cluster: Cluster, tmp_path: Path) -> None:
+    """Its object is gone before its program is."""
+    cluster.up()
+    told = tmp_path / "told"
+    _start_saving_job(cluster, told, 1, "1")
+    cluster.api("DELETE", f"{JOBS}/saves?propagationPolicy=Orphan")
+    pod = "/api/v1/namespaces/runai-default/pods/saves-master-0"
+    cluster.until(lambda: not cluster.api("GET", pod)["metadata"].get("ownerReferences"), "the pod to be nobody's")
+    cluster.api("DELETE", f"{pod}?gracePeriodSeconds=0")
+    said = cluster.run("rowlock", "down", "--yes")
+    assert not _running(str(told)), said
+
+
+@pytest.mark.timeout(180)
+def test_down_says_what_runs_on_of_owners_that_this_cluster_does_not_know(cluster: Cluster, tmp_path: Path) -> None:
+    """It waits for none of them: such a pod lives as long as its owner, which is elsewhere."""
+    cluster.up()
+    owner = {
+        "apiVersion": "apps/v1",
+        "kind": "ReplicaSet",
+        "name": "others",
+        "uid": "3f0d0c36-0000-4000-8000-000000000000",
+    }
+    container = {"name": "main", "image": "rowlock.dev/host", "command": ["sleep", "100000"]}
+    pods = "/api/v1/namespaces/runai-default/pods"
+    metadata = {"name": "theirs", "ownerReferences": [owner]}
+    cluster.api(
+        "POST", pods, {"metadata": metadata, "spec": {"containers": [container], "terminationGracePeriodSeconds": 0}}
+    )
+    cluster.until(lambda: cluster.api("GET", f"{pods}/theirs")["status"].get("phase") == "Running", "the pod to run")
+    said = cluster.run("rowlock", "down", "--yes")
+    assert "The programs of 1 pod run on, though no job of rowlock has them." in said, said
+    cluster.up()
+    cluster.api("DELETE", f"{pods}/theirs")
+    assert "run on" not in cluster.run("rowlock", "down", "--yes")
+
+
 def test_down_says_what_runs_on_after_a_killed_server(cluster: Cluster) -> None:
     """ "No server is running" alone reads as if nothing ran."""
     cluster.up()

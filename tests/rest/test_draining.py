@@ -17,7 +17,7 @@ from rowlock.apiserver.admission.chain import AdmissionChain
 from rowlock.apiserver.admission.draining import Draining
 from rowlock.apiserver.patch.patches import Patcher
 from rowlock.rest.app import RestApi
-from rowlock.rest.call import RestSettings
+from rowlock.rest.call import Drain, RestSettings
 from rowlock.storage import bootstrap
 from rowlock.storage.store import Store
 
@@ -31,7 +31,11 @@ class DrainedWorld:
         self.now = 0.0
         self.draining = Draining(lambda: self.now)
         self.store = Store.open(None, admission=partial(AdmissionChain, draining=self.draining), patches=Patcher())
-        self.rest = RestApi(self.store, RestSettings(user="ana", cluster_id=CLUSTER), drain=self.draining.begin)
+        self.rest = RestApi(
+            self.store,
+            RestSettings(user="ana", cluster_id=CLUSTER),
+            drain=Drain(self.draining.begin, lambda: ["team/ends"]),
+        )
 
     @asynccontextmanager
     async def run(self, _: Starlette) -> AsyncIterator[None]:
@@ -86,7 +90,13 @@ def test_a_parameter_that_there_is_not_is_refused(client: TestClient) -> None:
     assert answer.status_code == 400 and "did you mean" in answer.json()["message"].lower()
 
 
+def test_pods_that_end_are_told(client: TestClient) -> None:
+    assert client.get("/api/v1/drain/pods").json() == {"endingPods": ["team/ends"]}
+    assert client.get("/api/v1/drain/pods", params={"seconds": "5"}).status_code == 400
+
+
 def test_a_cluster_of_others_is_not_drained(world: World) -> None:
+    assert world.client.get("/api/v1/drain/pods").status_code == 405
     answer = world.client.post("/api/v1/drain", params={"seconds": "5"})
     assert answer.json()["message"] == "this server cannot be drained: its cluster is somebody else's"
     assert answer.status_code >= 400

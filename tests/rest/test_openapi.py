@@ -154,7 +154,7 @@ QUERIES = {
     "name-availability": "?templateName=x",
     "/drain": "?seconds=1",
 }
-ABSENT = {"/api/v1/scheduler/snapshot": 409, "/api/v1/scheduler/what-if": 409, "/api/v1/scheduler/quota-what-if": 409, "/api/v1/drain": 405,
+ABSENT = {"/api/v1/scheduler/snapshot": 409, "/api/v1/scheduler/what-if": 409, "/api/v1/scheduler/quota-what-if": 409, "/api/v1/drain": 405, "/api/v1/drain/pods": 405,
           "/api/v1/workloads/{id}/pods/{pod}/metrics": 207, "/api/v1/nodes/{id}/metrics": 207}  # fmt: skip
 """What a server without a scheduler, or with a cluster that is somebody else's, has not; 207: nobody measures pods."""
 

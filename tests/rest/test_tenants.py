@@ -39,7 +39,7 @@ from rowlock.kinds import Kind
 from rowlock.objects import Object
 from rowlock.rest import workloads
 from rowlock.rest.app import RestApi
-from rowlock.rest.call import RestSettings
+from rowlock.rest.call import Drain, RestSettings
 from rowlock.rest.informers import InformerCache
 from rowlock.rest.openapi.operations import OPERATIONS
 from rowlock.rest.routes import ROUTES, paths_served
@@ -91,7 +91,7 @@ class Tenancy:
                 look_up_token=identity.tokens.look_up,
                 event_files=EventFiles(directory),
             ),
-            drain=lambda _: None,
+            drain=Drain(lambda _: None, list),
             archive=Archive(directory / "archive"),
             audit_log=self.audit_log,
         )

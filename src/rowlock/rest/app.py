@@ -40,6 +40,7 @@ from rowlock.rest.call import (
     MAX_TOKEN_BODY_BYTES,
     AppContext,
     Diagnose,
+    Drain,
     Endpoint,
     ImageProblems,
     JsonResult,
@@ -94,7 +95,7 @@ class RestApi:
         observe_ranks: ObserveRanks = None,
         image_problems: ImageProblems = None,
         pod_remarks: PodRemarks = None,
-        drain: Callable[[float], None] | None = None,
+        drain: Drain | None = None,
         diagnosis_message: Callable[[str, str], str] | None = None,
         observe: Callable[[str, str, int, float], None] | None = None,
         archive: Archive | None = None,
@@ -115,12 +116,11 @@ class RestApi:
         self.usage = UsageHistory(self.cache, clock)
         self.scopes = ScopeHistory(self.cache, self.usage, pod_usage, clock)
         self.events = EventIndex(api) if index_events else None
-        self._archive = archive
+        self._archive, self._run_elected = archive, run_elected
         self._notifier = Notifier(self.api, settings.notify, clock)
         self._recorder = RunRecorder(
             api, self.cache, archive, clock, diagnose=diagnose, on_news=self._notifier.consider, is_owed=self._notifier.is_owed
         ) if archive else None  # fmt: skip
-        self._run_elected = run_elected
         self._standby = (
             Standby(self._recorder, self.cache, archive, clock) if archive and self._recorder and run_elected else None
         )

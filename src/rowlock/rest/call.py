@@ -151,6 +151,16 @@ class ScopeFigures(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Drain:
+    """How a cluster is made ready for the end of its server."""
+
+    begin: Callable[[float], None]
+    """Makes the cluster refuse new jobs for this many seconds."""
+    ending_pods: Callable[[], list[str]]
+    """`namespace/name` of the pods that a server which is stopped should wait for."""
+
+
+@dataclass(frozen=True, slots=True)
 class AppContext:
     """What endpoints share: the cluster, its cache, settings and sources of figures."""
 
@@ -194,8 +204,8 @@ class AppContext:
     """The whole list of workloads in recently requested orders, cached for all requests."""
     events: EventIndex | None = None
     """An index of Events by object; None when the cluster is queried directly (the embedded store is in memory)."""
-    drain: Callable[[float], None] | None = None
-    """Makes the cluster refuse new jobs for this many seconds; None for a real cluster."""
+    drain: Drain | None = None
+    """What a server that is about to stop can be asked; None for a real cluster."""
 
 
 @dataclass(frozen=True, slots=True)

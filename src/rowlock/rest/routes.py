@@ -196,6 +196,7 @@ ROUTES: tuple[RouteRow, ...] = (
     ("GET", "/api/v1/scheduler/nodes", _READ_CLUSTER, allocations.index),
     ("GET", "/api/v1/scheduler/queue", _LIST, queue.index),
     ("POST", "/api/v1/notify/test", _SUBMIT, trial.send_test),
+    ("GET", "/api/v1/drain/pods", _READ_CLUSTER, draining.list_ending_pods),
     ("POST", "/api/v1/drain", _DRAIN, draining.drain),
     ("POST", "/api/v1/check", _CHECK, manifest_check.check),
     ("POST", "/api/v1/applications", Right("cluster", "create", kinds.SECRET), applications.create),

@@ -42,19 +42,19 @@ class GarbageCollector:
             return []
         own_keys = (
             [_owner_key(kind, obj)]
-            if change.type == "Deleted" or (objects.is_deleting(obj) and _deletion_policy(obj))
+            if change.type == "Deleted" or (objects.is_deleting(obj) and deletion_policy(obj))
             else []
         )
-        references = _references(obj)
+        references = references_of(obj)
         # A modified object concerns its owners only when its owner references changed.
-        if change.type == "Modified" and change.old is not None and references == _references(change.old):
+        if change.type == "Modified" and change.old is not None and references == references_of(change.old):
             return own_keys
-        owner_keys = (_reference_key(obj, reference) for reference in references)
-        return own_keys + [k for k in owner_keys if k is not None and not _is_at_ease(_owner_of(view, k))]
+        owner_keys = (reference_key(obj, reference) for reference in references)
+        return own_keys + [k for k in owner_keys if k is not None and not _is_at_ease(owner_of(view, k))]
 
     def decide(self, view: View, key: Key, now: float) -> Decision:
         resource, _, uid = key.name.split("/")
-        owner = _owner_of(view, key)
+        owner = owner_of(view, key)
         if owner is None:
             return Decision(
                 tuple(
@@ -65,7 +65,7 @@ class GarbageCollector:
             )
         if _is_at_ease(owner):
             return NOTHING
-        policy = _deletion_policy(owner)
+        policy = deletion_policy(owner)
         dependents = _dependents(view, key.namespace, uid)
         if policy == ORPHAN:
             release = remove_finalizer(kinds.by_resource(resource), owner, ORPHAN)
@@ -80,7 +80,7 @@ class GarbageCollector:
             self._gone_owners.clear()
         dependent = (kind, objects.key(obj))
         if dependent not in self._gone_owners:
-            owners = (_reference_key(obj, reference) for reference in _references(obj))
+            owners = (reference_key(obj, reference) for reference in references_of(obj))
             self._gone_owners[dependent] = next((k for k in owners if k is not None and _is_gone(view, k)), None)
         return self._gone_owners[dependent]
 
@@ -101,7 +101,7 @@ def _delete_in_foreground(
     blocking = any(
         reference.get("uid") == uid and reference.get("blockOwnerDeletion")
         for _, obj in dependents
-        for reference in _references(obj)
+        for reference in references_of(obj)
     )
     return writes if blocking else (*writes, remove_finalizer(kind, owner, FOREGROUND))
 
@@ -110,14 +110,14 @@ def _delete_or_remove_owner(view: View, kind: Kind, obj: Object, uid: str, propa
     """The write for a dependent that loses the owner `uid`: delete it, or only remove the reference if another owner still exists."""
     if objects.is_deleting(obj):
         return None
-    dangling = {str(r.get("uid")) for r in _references(obj) if not _is_solid_reference(view, obj, r)}
-    if len(dangling) < len(_references(obj)):
+    dangling = {str(r.get("uid")) for r in references_of(obj) if not _is_solid_reference(view, obj, r)}
+    if len(dangling) < len(references_of(obj)):
         # In a foreground deletion the owner still exists; its reference is removed once it is gone.
         return None if propagation else _remove_owners(kind, obj, dangling | {uid})
     if propagation and not any(True for k in KINDS for _ in view.by_owner(k, objects.uid(obj))):
         propagation = ""
     options = DeleteOptions(
-        propagation="Foreground" if propagation else None if _deletion_policy(obj) else "Background",
+        propagation="Foreground" if propagation else None if deletion_policy(obj) else "Background",
         uid=objects.uid(obj),
         revision=objects.revision(obj),
     )
@@ -126,14 +126,14 @@ def _delete_or_remove_owner(view: View, kind: Kind, obj: Object, uid: str, propa
 
 def _is_solid_reference(view: View, obj: Object, reference: dict[str, Any]) -> bool:
     """Whether the referenced owner exists and is not in a foreground deletion."""
-    owner_key = _reference_key(obj, reference)
+    owner_key = reference_key(obj, reference)
     if owner_key is None:
         return True  # of a kind that this cluster does not store
-    owner = _owner_of(view, owner_key)
-    return owner is not None and not (objects.is_deleting(owner) and _deletion_policy(owner) == FOREGROUND)
+    owner = owner_of(view, owner_key)
+    return owner is not None and not (objects.is_deleting(owner) and deletion_policy(owner) == FOREGROUND)
 
 
-def _owner_of(view: View, owner_key: Key) -> Object | None:
+def owner_of(view: View, owner_key: Key) -> Object | None:
     """The owner that a key of this controller names; None if it is gone or was replaced by another of the same name."""
     resource, name, uid = owner_key.name.split("/")
     owner = view.get(kinds.by_resource(resource), owner_key.namespace, name)
@@ -143,23 +143,23 @@ def _owner_of(view: View, owner_key: Key) -> Object | None:
 def _is_at_ease(owner: Object | None) -> bool:
     """Whether an owner is there and its dependents may stay. Its own changes wake the controller when that ends, so that none of the
     thousands of objects that it may have causes a turn."""
-    return owner is not None and not (objects.is_deleting(owner) and _deletion_policy(owner))
+    return owner is not None and not (objects.is_deleting(owner) and deletion_policy(owner))
 
 
 def _is_gone(view: View, owner_key: Key) -> bool:
-    return _owner_of(view, owner_key) is None
+    return owner_of(view, owner_key) is None
 
 
 def _remove_owners(kind: Kind, obj: Object, uids: set[str]) -> Write:
-    remaining = [r for r in _references(obj) if r.get("uid") not in uids]
+    remaining = [r for r in references_of(obj) if r.get("uid") not in uids]
     return patch_metadata(kind, obj, {"ownerReferences": remaining or None})
 
 
-def _references(obj: Object) -> list[dict[str, Any]]:
+def references_of(obj: Object) -> list[dict[str, Any]]:
     return objects.meta(obj).get("ownerReferences") or []
 
 
-def _deletion_policy(obj: Object) -> str:
+def deletion_policy(obj: Object) -> str:
     finalizers = finalizers_of(obj)
     return FOREGROUND if FOREGROUND in finalizers else ORPHAN if ORPHAN in finalizers else ""
 
@@ -168,7 +168,7 @@ def _owner_key(kind: Kind, obj: Object) -> Key:
     return Key(objects.namespace(obj), f"{kind.resource}/{objects.name(obj)}/{objects.uid(obj)}")
 
 
-def _reference_key(obj: Object, reference: dict[str, Any]) -> Key | None:
+def reference_key(obj: Object, reference: dict[str, Any]) -> Key | None:
     """The key of a referenced owner; None for an unknown kind, or for a namespaced owner of a cluster-scoped object."""
     kind = kinds.by_api_version(str(reference.get("apiVersion")), str(reference.get("kind")))
     if kind is None or (kind.namespaced and not objects.namespace(obj)):  # a namespaced owner needs a namespace

@@ -999,6 +999,10 @@ export interface WaitingGang {
   hint: string;
 }
 
+export interface EndingPods {
+  endingPods: string[];
+}
+
 export interface WaitingOrder {
   isOrdered: boolean;
   total: number;

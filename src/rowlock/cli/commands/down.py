@@ -24,6 +24,10 @@ _STOP_TIMEOUT = 40.0
 """Seconds that `down` waits for jobs to stop, all together."""
 _ENDED_PHASES = ("Stopped", "Completed", "Failed", "Deleting")
 _POLL_INTERVAL = 0.02
+_ENDING_INTERVAL = 0.1
+"""Seconds between two questions for the pods that end; each looks at all pods."""
+_ANNOUNCED_WAIT = 2.0
+"""Seconds of a wait after which it is reported: most pods end sooner."""
 _MAX_START = 1 << 20
 """The most bytes that are read of a start file of the kubelet."""
 
@@ -43,14 +47,43 @@ def down(line: CommandLine) -> None:
     if line.keep_jobs and line.stop_jobs:
         raise CommandError("--keep-jobs and --stop-jobs exclude each other", 2)
     limit = parse_duration(line.timeout, "--timeout")
-    busy: list[dict[str, Any]] = []
     is_real_cluster = (server_json.get("flags") or {}).get("kubeconfig") is not None
     if is_real_cluster and line.stop_jobs:
         raise CommandError("the jobs of a real cluster are not stopped with this server: leave --stop-jobs out", 2)
-    if not line.keep_jobs and not is_real_cluster:
-        busy = _drain(line, limit)
-        _delete_leftover_pods(line, limit)
-        _warn_about_bare_pods(line)
+    busy, is_told = ([], True) if is_real_cluster else _stop_pods(line, limit)
+    _end_server(line, server_json, limit)
+    stopped_note = f"; {len(busy)} unfinished {'jobs were' if len(busy) != 1 else 'job was'} stopped" if busy else ""
+    kept_note = "; running pods go on, the next `rowlock up` finds them" if line.keep_jobs else ""
+    if is_real_cluster:
+        show("The server is down; the cluster and its jobs go on.")
+        return
+    if not is_told and (count := _count_surviving_pods(directory)):
+        whose = f"{count} pods run" if count != 1 else "1 pod run"
+        tell(f"The programs of {whose} on, though no job of rowlock has them. The next `rowlock up` finds them")
+    show(f"The cluster is down{stopped_note}{kept_note}.")
+    if busy:
+        project_flag = "" if busy[0]["projectName"] == project(line) else f" -p {busy[0]['projectName']}"
+        resume = f"rowlock resume {busy[0]['name']}{project_flag}{data_dir_flag(directory)}"
+        show(f"To go on with a stopped job: `{restart_command(server_json)}`, then `{resume}`")
+
+
+def _stop_pods(line: CommandLine, limit: float) -> tuple[list[dict[str, Any]], bool]:
+    """Stop the jobs, unless they are to be kept, and wait for pods that end. Returns the stopped jobs, and whether pods that run on are
+    accounted for: kept, or reported."""
+    if line.keep_jobs:
+        _await_ending_pods(line, limit)
+        return [], True
+    busy, unstopped = _drain(line, limit)
+    _delete_leftover_pods(line, limit)
+    have_all_ended = _await_ending_pods(
+        line, limit if not unstopped else 0.0
+    )  # the pods of such jobs have had their time
+    is_bare_told = _warn_about_bare_pods(line)
+    return busy, bool(unstopped) or not have_all_ended or is_bare_told
+
+
+def _end_server(line: CommandLine, server_json: dict[str, Any], limit: float) -> None:
+    """Ask the server to end and wait for it. Raises CommandError when it is still there after `limit` seconds."""
     if line.server is not None:
         line.server.close()  # a server waits for its connections before it ends
     pid = int(server_json["pid"])
@@ -61,16 +94,6 @@ def down(line: CommandLine) -> None:
             raise CommandError(f"the server (pid {pid}) did not end within {line.timeout}; `kill -9 {pid}` ends it")
         _reap_child(pid)
         time.sleep(_POLL_INTERVAL)
-    stopped_note = f"; {len(busy)} unfinished {'jobs were' if len(busy) != 1 else 'job was'} stopped" if busy else ""
-    kept_note = "; running pods go on, the next `rowlock up` finds them" if line.keep_jobs else ""
-    if is_real_cluster:
-        show("The server is down; the cluster and its jobs go on.")
-        return
-    show(f"The cluster is down{stopped_note}{kept_note}.")
-    if busy:
-        project_flag = "" if busy[0]["projectName"] == project(line) else f" -p {busy[0]['projectName']}"
-        resume = f"rowlock resume {busy[0]['name']}{project_flag}{data_dir_flag(directory)}"
-        show(f"To go on with a stopped job: `{restart_command(server_json)}`, then `{resume}`")
 
 
 def _count_surviving_pods(directory: str) -> int:
@@ -99,25 +122,24 @@ def _read_start(path: str) -> bytes:
         os.close(fd)
 
 
-def _drain(line: CommandLine, limit: float) -> list[dict[str, Any]]:
-    """Stop every unfinished job, also those that are submitted meanwhile. Returns the stopped jobs."""
+def _drain(line: CommandLine, limit: float) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Stop every unfinished job, also those that are submitted meanwhile. Returns the stopped jobs, and those that did not stop in time."""
     busy = _unfinished_jobs(line)
     if busy or (leftover := _leftover_pods(line)):
         _confirm_stop(line, _describe_jobs(busy) if busy else _describe_leftover(leftover))
     deadline = time.monotonic() + min(limit, _STOP_TIMEOUT)
-    if _refuse_new_jobs(line, limit + _STOP_TIMEOUT):
+    if _refuse_new_jobs(line, limit + 3 * _STOP_TIMEOUT):
         busy = _unfinished_jobs(line)
-    stopped, seen = [], set[str]()
+    stopped, unstopped, seen = list[dict[str, Any]](), list[dict[str, Any]](), set[str]()
     while busy:
-        unstopped = _stop_jobs(line, busy, deadline)
-        stopped += [w for w in busy if w not in unstopped]
-        if unstopped:
-            tell(
-                f"{_describe_jobs(unstopped)} did not stop in time, and their pods go on. The next `rowlock up` finds them"
-            )
+        ended, late = _stop_jobs(line, busy, deadline)
+        stopped += ended
+        unstopped += late
+        if late:
+            tell(f"{_describe_jobs(late)} did not stop in time, and their pods go on. The next `rowlock up` finds them")
         seen |= {w["id"] for w in busy}
         busy = [w for w in _unfinished_jobs(line) if w["id"] not in seen]  # accepted earlier, listed only now
-    return stopped
+    return stopped, unstopped
 
 
 def _refuse_new_jobs(line: CommandLine, seconds: float) -> bool:
@@ -203,6 +225,33 @@ def _delete_leftover_pods(line: CommandLine, limit: float) -> None:
         tell(f"{_describe_leftover(deleted)}: deleted")
 
 
+def _await_ending_pods(line: CommandLine, limit: float) -> bool:
+    """Wait for pods that end by themselves: nobody would ask or kill their programs once the server is gone. What remains is reported.
+    False if some remain."""
+    began = time.monotonic()
+    deadline, is_announced = began + min(limit, _STOP_TIMEOUT), False
+    while names := _ending_pods(line):
+        which = f"{len(names)} {'pods that are' if len(names) != 1 else 'pod that is'} being deleted ({_first_names(names)})"
+        now = time.monotonic()
+        if now > deadline:
+            rest = "their programs go" if len(names) != 1 else "its program goes"
+            tell(f"{which} did not end in time: {rest} on, and the next `rowlock up` ends them")
+            return False
+        if now - began > _ANNOUNCED_WAIT and not is_announced:
+            is_announced = True
+            tell(f"Waiting up to {deadline - now:.0f} s for {which}")
+        time.sleep(_ENDING_INTERVAL)
+    return True
+
+
+def _ending_pods(line: CommandLine) -> list[str]:
+    """`namespace/name` of the pods that the server is about to end; none when it is older than the question, or does not answer."""
+    try:
+        return [str(name) for name in client.connect(line).get("/api/v1/drain/pods")["endingPods"]]
+    except CommandError:
+        return []
+
+
 def _describe_leftover(pods: list[dict[str, Any]]) -> str:
     which, verb = ("pods", "run") if len(pods) != 1 else ("pod", "runs")
     return f"{len(pods)} {which} that {verb} on after the end of a job ({_first_names(_full_names(pods))})"
@@ -212,14 +261,15 @@ def _full_names(pods: list[dict[str, Any]]) -> list[str]:
     return [f"{pod['metadata']['namespace']}/{pod['metadata']['name']}" for pod in pods]
 
 
-def _warn_about_bare_pods(line: CommandLine) -> None:
-    """Warn that pods without a controller keep running: they cannot be suspended, and rowlock does not delete them."""
+def _warn_about_bare_pods(line: CommandLine) -> bool:
+    """Warn that pods without a controller keep running: they cannot be suspended, and rowlock does not delete them. False if there are none."""
     bare = _full_names([pod for pod in _running_pods(line) if not pod["metadata"].get("ownerReferences")])
     if bare:
         which, verb, them = ("pods", "go", "them") if len(bare) != 1 else ("pod", "goes", "it")
         tell(
             f"{len(bare)} {which} without a job {verb} on ({_first_names(bare)}). The next `rowlock up` finds {them}; `kubectl delete pod` stops {them}"
         )
+    return bool(bare)
 
 
 def _confirm_stop(line: CommandLine, count: str) -> None:
@@ -239,9 +289,11 @@ def _first_names(names: list[str]) -> str:
     return ", ".join(names[:5]) + (" …" if len(names) > 5 else "")
 
 
-def _stop_jobs(line: CommandLine, busy: list[dict[str, Any]], deadline: float) -> list[dict[str, Any]]:
-    """Suspend every unfinished job and wait until its pods are gone; `rowlock resume` starts it again. Returns the jobs
-    whose pods are still there at the deadline."""
+def _stop_jobs(
+    line: CommandLine, busy: list[dict[str, Any]], deadline: float
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Suspend every unfinished job and wait until its pods are gone; `rowlock resume` starts it again. Returns the stopped jobs, and those
+    whose pods are still there at the deadline. Jobs that are deleted meanwhile are neither."""
     server = client.connect(line)
     for workload in busy:
         try:
@@ -249,13 +301,14 @@ def _stop_jobs(line: CommandLine, busy: list[dict[str, Any]], deadline: float) -
         except client.StatusError as refusal:
             if refusal.status not in (404, 409):
                 raise
-    unstopped = []
+    stopped, unstopped = list[dict[str, Any]](), list[dict[str, Any]]()
     for workload in busy:
         path, remaining = f"/api/v1/workloads/{workload['id']}/wait", max(0.0, deadline - time.monotonic())
         try:
             latest = server.get(path, **{"for": ",".join(_ENDED_PHASES), "timeout": round(remaining, 3)})
         except client.StatusError:
             continue  # the job has been deleted meanwhile
-        if latest["phase"] not in (*_ENDED_PHASES, "Deleted"):
-            unstopped.append(workload)
-    return unstopped
+        if latest["phase"] in ("Deleting", "Deleted"):
+            continue
+        (stopped if latest["phase"] in _ENDED_PHASES else unstopped).append(workload)
+    return stopped, unstopped

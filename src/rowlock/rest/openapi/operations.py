@@ -151,6 +151,7 @@ def _inventory_operations() -> Iterator[tuple[str, str, Operation]]:
     yield "GET", "scheduler/nodes", Operation("Allocations")
     yield "GET", "scheduler/queue", Operation("WaitingOrder")
     yield "POST", "check", Operation("CheckResults", body="Manifests")
+    yield "GET", "drain/pods", Operation("EndingPods")
     yield "POST", "drain", Operation("Accepted", 202, query=("seconds",))
     for word, answer in (
         ("workload-priorities", "Priorities"),
