@@ -159,11 +159,38 @@ def test_what_is_missing_where_ranks_wait_for_each_other_to_come() -> None:
     )
     assert sentence(joins, told("3"), told("4")).startswith(f"{start}the ranks expect different numbers: ")
     assert sentence(joins, {"world_size": "5"}, {"world_size": "5"}).startswith(f"{start}2 ranks run, they expect 5; ")
-    assert sentence(joins, {"world_size": "x"}, {"meeting": [7, {"frames": 1}]}).startswith(
-        f"{start}all 2 ranks that run wait"
-    )
     runs = {"words": ["/usr/bin/python", "/usr/bin/torchrun", "--standalone", "t.py"], "nnodes": "2"}
     assert sentence(agent, runs, runs).startswith(f"{start}torchrun waits for 2 nodes (PET_NNODES=2) in each of 2 pods")
+
+
+def test_ranks_that_have_all_come_are_given_time_to_meet_from_question_to_question() -> None:
+    """A look cannot tell a rendezvous that goes well from one that does not; what earlier questions saw is remembered."""
+    joins = [{"name": "init_process_group", "filename": "/site-packages/torch/distributed/c10d.py", "line": 1}, *LOADS]
+    now = [seconds(NOW)]
+
+    def said(first: dict[str, Any], pid: int = 7) -> str:
+        kube.answers = {"j-master-0": [rank("0", joins, **first)], "j-worker-0": [rank("1", joins, pid=pid)]}
+        return str(asyncio.run(observer.observe(kube, JOB))["verdict"]["sentence"])
+
+    stamps = {f"j-{role}-0": "2026-01-02T03:13:35.123456789Z" for role in ("master", "worker")}
+    kube = Played({}, stamps)
+    observer = RankObserver(clock=lambda: now[0], run=kube.run)
+    observer.pods_of = {"job": [pod("master"), pod("worker")]}.__getitem__
+    known = {"world_size": "x", "meeting": [7, {"frames": 1}]}
+    assert said(known) == (
+        "Nothing hangs: all 2 ranks have been in init_process_group at load (t.py:12) for 0.0 s, and find each other."
+        " They were seen there for the first time: ask again in half a minute."
+    )
+    now[0] += 10
+    assert said(known).endswith(" for 10 s, and find each other.")
+    now[0] += 10
+    assert said(known).startswith("The rendezvous is not complete: all 2 ranks that run wait for others to come")
+    assert "rank 0 has no connection to another rank yet" in said({**known, "alone": True}), "it may try again"
+    now[0] += 90
+    assert "rank 0 has no connection to another rank; " in said({**known, "alone": True})
+    assert said(known, pid=8).startswith("Nothing hangs"), "another process has come"
+    now[0] += 20
+    assert said(known, pid=8).startswith("The rendezvous is not complete")
 
 
 def test_on_how_many_looks_it_rests_is_said_and_who_does_anything_moves() -> None:

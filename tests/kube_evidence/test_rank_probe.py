@@ -298,3 +298,19 @@ def probed_by(command: tuple[str, ...], env: dict[str, str]) -> list[dict[str, A
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
     found: list[dict[str, Any]] = json.loads(done.stdout)["ranks"]
     return found
+
+
+@pytest.mark.parametrize(
+    ("near", "far", "alone"), [("127.0.0.1", "127.0.0.1", True), ("127.0.0.1", "127.0.0.2", False)]
+)
+def test_a_rank_is_alone_without_a_connection_that_leaves_its_pod(near: str, far: str, alone: bool) -> None:
+    program = (
+        "import socket, sys; s = socket.create_server((sys.argv[2], 0));"
+        " c = socket.create_connection(s.getsockname(), source_address=(sys.argv[1], 0)); print(flush=True); sys.stdin.read()"
+    )
+    command = [sys.executable, "-c", program, near, far]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        assert rank_probe.is_alone(child.pid, {child.pid: []}) is alone
+        child.communicate(timeout=60)

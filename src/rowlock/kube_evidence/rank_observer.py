@@ -33,6 +33,7 @@ from rowlock.kube.client import Kube
 from rowlock.kube.proxy.container_command import CommandResult, run_in_container
 from rowlock.kube_evidence import debug_container, rank_probe
 from rowlock.kube_evidence.debug_container import DebugContainers, NoDebugContainer
+from rowlock.kube_evidence.rendezvous_memory import RendezvousMemory, with_advice
 from rowlock.kube_evidence.silent_nodes import silence_verdict, silent_nodes
 from rowlock.objects import Object
 from rowlock.workloads import pods as ranks
@@ -113,6 +114,7 @@ class _ProbedRank(msgspec.Struct):
     world_size: str = ""
     words: list[str] = []
     nnodes: str = ""
+    alone: bool = False
 
     @property
     def rendezvous(self) -> Rendezvous | None:
@@ -168,7 +170,7 @@ class RankObserver:
         debug_image: str = "",
     ) -> None:
         """`debug_image`: the image of debug containers; "" = add none."""
-        self._clock, self._run = clock, run
+        self._clock, self._run, self._meetings = clock, run, RendezvousMemory(clock)
         self._debug = DebugContainers(debug_image) if debug_image else None
         self.pods_of: Callable[[str], list[Object]] = lambda job_uid: []
         """Returns the pods of a job by its uid, in order of ranks. Set to the informer cache's method once there is one."""
@@ -198,7 +200,8 @@ class RankObserver:
         # in a thread: answers may be large, and parsing them would block the event loop
         parts = await asyncio.to_thread(lambda: [self._observations(job, each) for each in looks])
         observations = [observation for part in parts for observation in part] + self._ended_ranks(job)
-        verdict = judge_ranks(observations)
+        observations = self._meetings.note(objects.uid(job), observations)
+        verdict = with_advice(judge_ranks(observations), observations)
         if verdict.kind == "blind":
             verdict = _verdict_by_silence(verdict, observations, any(each.seen.ranks for each in looks))
         if len(running) > MAX_PODS:
@@ -326,6 +329,7 @@ class RankObserver:
             seen |= {"error": parse_report_text(probed.error), "blind": probed.blind[:500], "restarts": probed.restarts}
             seen |= {
                 "rendezvous": probed.rendezvous,
+                "is_connected": len(look.seen.ranks) > 1 or not probed.alone,
                 "world_size": int(size) if objects.is_digits(size := probed.world_size[:9]) else 0,
             }
             seen["logged"] = logged if logged is not None and logged.rank in (None, _number_of(name)) else None

@@ -148,6 +148,13 @@ def connections(pid: int) -> dict[str, tuple[str, str]]:
     return {f[9]: (plain_end(f[1]), plain_end(f[2])) for f in lines if len(f) > 9 and f[3] == ESTABLISHED}
 
 
+def is_alone(pid: int, tree: dict[int, list[int]]) -> bool:
+    """Whether a process and its descendants have no connection that leaves their pod."""
+    held = {inode for each in with_descendants(pid, tree) for inode in socket_inodes(each)}
+    ends = (ends for inode, ends in connections(pid).items() if inode in held)
+    return all(near.partition(":")[0] == far.partition(":")[0] for near, far in ends)
+
+
 def plain_end(text: str) -> str:
     """Address and port; an IPv4-mapped IPv6 address becomes the IPv4 address."""
     return text[24:] if text.startswith("0000000000000000FFFF0000") else text
@@ -322,17 +329,18 @@ def read_earlier_error(pid: int) -> dict[str, Any]:
     return {"restarts": int(found[2]), "earlier": texts.get(local_rank, ""), "earlier_rank": local_rank}
 
 
-def read_meeting(tool: str, pid: int, threads: list[Any]) -> dict[str, Any]:
-    """For a rank that waits in a rendezvous: the local variables of torch's functions, or torchrun's command line; else {}."""
+def read_meeting(tool: str, pid: int, threads: list[Any], tree: dict[int, list[int]]) -> dict[str, Any]:
+    """For a rank that waits in a rendezvous: the local variables of torch's functions, or torchrun's command line, and whether it is
+    connected; else {}."""
     calls = {str(call.get("name")).rpartition(".")[2] for thread in threads for call in thread["frames"]}
     if calls.isdisjoint(MEETINGS):
         return {}
     env, words = read_environ(pid), read_file(f"/proc/{pid}/cmdline").decode("utf-8", "replace").split("\0")
     if any(word.endswith(("/torchrun", "torch.distributed.run")) for word in words[:4]):
-        return {"words": words[:MOST_WORDS], "nnodes": env.get("PET_NNODES", "")}
+        return {"words": words[:MOST_WORDS], "nnodes": env.get("PET_NNODES", ""), "alone": is_alone(pid, tree)}
     found = run_py_spy(tool, pid, "--locals")[0]
     told = [{"frames": [with_variables(call) for call in frames_of(thread)[:MOST_CALLS]]} for thread in found]
-    return {"meeting": told, "world_size": env.get("WORLD_SIZE", "")}
+    return {"meeting": told, "world_size": env.get("WORLD_SIZE", ""), "alone": is_alone(pid, tree)}
 
 
 def with_variables(call: dict[str, Any]) -> dict[str, Any]:
@@ -376,7 +384,7 @@ def main() -> None:
         state = (stat_fields(pid) or [b"X"])[0].decode()
         seen = {"pid": pid, "number": number, "state": state, "blind": blind, "error": errors.get(pid, "")}
         seen.update({"before": before[pid], "after": after, "looks": len(looks), "watched": watched})
-        seen.update(read_meeting(tool, pid, second))
+        seen.update(read_meeting(tool, pid, second, tree))
         answer.append({**seen, **read_earlier_error(pid), "first": earlier_look(looks, pid), "second": second})
     sys.stdout.write(json.dumps({"ranks": answer}) + "\n")
 
