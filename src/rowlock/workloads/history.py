@@ -10,6 +10,7 @@ from rowlock.answers import workloads as answers
 from rowlock.objects import Object
 from rowlock.workloads.frameworks import ROLES
 from rowlock.workloads.phase import STARTED_BY_ANNOTATION, is_queued, pending_message
+from rowlock.workloads.run_options.time_limit import end_reason
 from rowlock.workloads.runai_json import Workload
 
 _PHASE_BY_CONDITION = {
@@ -245,7 +246,12 @@ def explain_workload(workload: Workload, diagnosis: dict[str, Any], events: Iter
     elif status.phase in ("Stopping", "Stopped"):
         sentence = suspended_sentence(name) + (f" Before that: {last_failure}" if last_failure else "")
     elif status.phase == "Failed":
-        sentence = last_failure or message or "It failed, and no rank left an exit code or a log here."
+        sentence = (
+            end_reason(workload.job)
+            or last_failure
+            or message
+            or "It failed, and no rank left an exit code or a log here."
+        )
     elif verdict is not None and verdict["kind"] not in ("moving", "blind"):
         sentence = verdict["sentence"]
     elif status.phase == "Completed":

@@ -138,9 +138,9 @@ def environment_secrets(submission: Submission, project: Project, identity: str)
 
 def notify_secrets(submission: Submission, project: Project, identity: str) -> list[Object]:
     """The Secret with the address to which things of the job are told; [] if there is none."""
-    if not submission.notify:
+    if not submission.own.notify:
         return []
-    return [_own_secret(project, _notify_name(submission, identity), identity, "Opaque", submission.notify)]
+    return [_own_secret(project, _notify_name(submission, identity), identity, "Opaque", submission.own.notify)]
 
 
 def _notify_name(submission: Submission, identity: str) -> str:
@@ -203,8 +203,9 @@ def _annotations(submission: Submission, submitter: Submitter) -> dict[str, str]
         REQUEST_ANNOTATION: json.dumps(submission.body, separators=(",", ":"), ensure_ascii=False),
         CREATED_BY: submitter.user,
         SOURCE: submitter.source,
-        **({NOTIFY_ANNOTATION: _notify_name(submission, submitter.id)} if submission.notify else {}),
+        **({NOTIFY_ANNOTATION: _notify_name(submission, submitter.id)} if submission.own.notify else {}),
     }
+    annotations |= submission.own.annotations()
     if submission.submit_command:
         annotations[COMMAND_ANNOTATION] = submission.submit_command
     if submission.code:

@@ -39,6 +39,7 @@ from rowlock.workloads.frameworks import (
     replicated_job,
     succeeded_condition,
 )
+from rowlock.workloads.run_options.time_limit import end_reason
 
 STOPPED_BY_ANNOTATION = "rowlock.dev/stopped-by"
 """Annotation of a job that was suspended or deleted through the REST API: the command that did it, if it sent its name."""
@@ -251,6 +252,8 @@ def _explanation(
 ) -> tuple[str, str]:
     """(message, reason) for the phase; both "" if there is nothing to explain."""
     if phase in ("Completed", "Failed"):
+        if phase == "Failed" and (reason := end_reason(job)):
+            return reason, str((condition or {}).get("reason") or "")
         told = str(objects.annotations(job).get(FAILURE_ANNOTATION) or "")
         failure = (first_failure(pods) or told) if phase == "Failed" else _failure_sentence(_failures(pods, "state"))
         message = " ".join(filter(None, (failure, str((condition or {}).get("message") or ""))))

@@ -21,7 +21,8 @@ from rowlock.workloads.body_fields import BodyErrors, Fields
 from rowlock.workloads.compute import Compute
 from rowlock.workloads.frameworks import MPI, PYTORCH
 from rowlock.workloads.pod_options import USER_CREDENTIAL, PodSecurity, UserCredentialUse
-from rowlock.workloads.run_options.notify import hide, parse_notify, without_address
+from rowlock.workloads.run_options.notify import hide, without_address
+from rowlock.workloads.run_options.own_options import OwnOptions, parse_own_options
 from rowlock.workloads.storage.pod_storage import PodStorage, parse_storage
 
 LONGEST_NAME = 49
@@ -114,8 +115,7 @@ class Submission:
     """Variables of the submitting shell. Pods get them from a Secret; they are in no other object."""
     registries: tuple[str, ...] = ()
     """Secrets of the project's registry credentials, used by all its workloads."""
-    notify: Mapping[str, str] = field(default_factory=dict)
-    """Where to tell what happens (`workloads/run_options/notify.py`), as the data of a Secret; it is in no other object."""
+    own: OwnOptions = field(default_factory=OwnOptions)
     code: Mapping[str, Any] = field(default_factory=dict)
     """The submitter's description of the code: commit, snapshot id, interpreter (`submit_fields.CODE_FIELDS`)."""
 
@@ -161,7 +161,7 @@ def parse_submission(body: Any) -> Submission:
         submit_command=hide(top.text("submitCommand"), top.object("notify").values),
         body=_shown_body(top),
         shell_environment=_parse_shell_environment(top),
-        notify=parse_notify(top),
+        own=parse_own_options(top),
         code=_parse_code(top),
     )
     for name, value in (("templateId", top.text("templateId")), ("assets", top.object("assets").values)):

@@ -89,6 +89,8 @@ RUN = Command(
         Flag("-d --detach", "switch", "return after the submit"),
         _FOLD,
         Flag("--rm", "switch", "delete the job when it has ended"),
+        Flag("--max-time", "text", "stop the job when it has run for so long, for example 2h; waiting does not count", value="DURATION"),
+        Flag("--grace", "text", "how long a pod that is stopped may take to save its state (default 30s)", value="DURATION"),
         *_NOTIFY, PROJECT, DATA_DIR,
     ), "[COMMAND...]", eager=True,
 )  # fmt: skip

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import os
 from typing import Any, cast
 
 from rowlock.cli.context import project, typed_command
 from rowlock.cli.grammar import CommandError, CommandLine, is_digits, suggest_nearest
+from rowlock.cli.output import parse_duration
 from rowlock.cli.run.console import CONSOLE_FIELDS, Console
 from rowlock.training.frameworks.torchrun import is_torchrun, launched_ranks
 
@@ -32,6 +34,7 @@ def submission(
         **({"category": "Build", "priorityClass": "high"} if line.interactive else {}),
         **({"restartPolicy": "OnFailure"} if line.backoff_limit else {}),
         "environmentVariables": [*_rank_variables(line, command), *environment_variables(line.env)],
+        **({"terminationGracePeriodSeconds": whole_seconds(line.grace, "--grace", 0)} if line.grace else {}),
         **(roles if line.nnodes == 1 or console.rank else {}),
     }
     master = {name: name in roles and not console.rank for name in CONSOLE_FIELDS} if roles and line.nnodes > 1 else {}
@@ -41,8 +44,17 @@ def submission(
         "spec": spec,
         **({"masterSpec": master} if master else {}),
         "submitCommand": typed_command(line),
+        **({"maxTimeSeconds": whole_seconds(line.max_time, "--max-time", 1)} if line.max_time else {}),
         **({"shellEnvironment": shell} if shell else {}),
     }
+
+
+def whole_seconds(text: str, flag: str, least: int) -> int:
+    """A duration such as `2h` in seconds, rounded up. Raises CommandError for less than `least`."""
+    seconds = math.ceil(parse_duration(text, flag))
+    if seconds < least:
+        raise CommandError(f"{flag} must be at least {least}s, but is {text}", 2)
+    return seconds
 
 
 def _rank_variables(line: CommandLine, command: list[str]) -> list[dict[str, str]]:

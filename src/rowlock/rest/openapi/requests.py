@@ -66,7 +66,7 @@ def _submit_schema(spec: str, *, distributed: bool) -> Schema:
     fields: dict[str, Schema] = {
         "useGivenNameAsPrefix": FLAG, "clusterId": TEXT, "templateId": TEXT, "spec": ref(spec), "submitCommand": TEXT,
         "shellEnvironment": ANYTHING,
-        "notify": _NOTIFY,
+        "notify": _NOTIFY, "maxTimeSeconds": WHOLE,
         "code": {"type": "object", "additionalProperties": False,
                  "properties": {name: WHOLE if name == "changedFiles" else TEXT for name in CODE_FIELDS}},
         "assets": {"type": "object", "properties": {

@@ -1,0 +1,77 @@
+"""Ends jobs that have run for their `--max-time`. The recorder's phases say how long a job has run, also before this server started."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from rowlock import kinds, objects
+from rowlock.api import Api, WriteOptions
+from rowlock.errors import ApiError, Conflict, NotFound
+from rowlock.objects import Object
+from rowlock.rest.run_history.run_notes import RunNotes
+from rowlock.workloads.phase import TERMINAL
+from rowlock.workloads.run_options.time_limit import end_patch, end_reason, max_time_of, seconds_run
+
+log = logging.getLogger(__name__)
+
+_RETRY, _LONGEST_SLEEP = 5.0, 86_400.0
+_OPTIONS = WriteOptions(manager="rowlock")
+_COUNTED = frozenset({"Running", "Degraded"})
+
+
+class TimeLimits:
+    """One timer for each job with a limit that runs."""
+
+    def __init__(self, api: Api, clock: Callable[[], float]) -> None:
+        self._api, self._clock = api, clock
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def consider(self, notes: RunNotes) -> None:
+        """Set, move or remove the timer of a run whose notes have changed."""
+        uid, job = notes.record.uid, notes.job
+        if timer := self._timers.pop(uid, None):
+            timer.cancel()
+        limit = max_time_of(job) if job is not None else None
+        if job is None or limit is None or notes.record.phase not in _COUNTED or end_reason(job):
+            return
+        self._set_timer(notes, limit - seconds_run(notes.phases, self._clock()))
+
+    def stop(self) -> None:
+        """Forget all timers: this server records no longer, and another one does."""
+        for timer in self._timers.values():
+            timer.cancel()
+        for task in self._tasks:
+            task.cancel()
+        self._timers.clear()
+
+    def _set_timer(self, notes: RunNotes, seconds: float) -> None:
+        delay = min(max(0.0, seconds), _LONGEST_SLEEP)
+        self._timers[notes.record.uid] = asyncio.get_running_loop().call_later(delay, self._look, notes)
+
+    def _look(self, notes: RunNotes) -> None:
+        self._timers.pop(notes.record.uid, None)
+        job = notes.job
+        limit = max_time_of(job) if job is not None else None
+        if job is None or limit is None or notes.record.phase not in _COUNTED or notes.record.phase in TERMINAL:
+            return
+        left = limit - seconds_run(notes.phases, self._clock())
+        if left > 0:
+            self._set_timer(notes, left)
+            return
+        task = asyncio.create_task(self._end(notes, job, limit), name="the end of a job")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _end(self, notes: RunNotes, job: Object, limit: float) -> None:
+        try:
+            await self._api.patch(
+                kinds.by_object(job), *objects.key(job), end_patch(job, limit), type="merge", options=_OPTIONS
+            )
+        except (NotFound, Conflict):
+            return  # it is gone; or another job has its name
+        except ApiError as error:
+            log.warning("%s has run for its --max-time and cannot be stopped yet: %s", objects.name(job), error.message)
+            self._set_timer(notes, _RETRY)

@@ -1,0 +1,27 @@
+"""The options of a submit beside Run:ai's `spec`: who is told what happens, and how long the job may run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from rowlock.workloads.body_fields import Fields
+from rowlock.workloads.run_options.notify import parse_notify
+from rowlock.workloads.run_options.time_limit import MAX_TIME_ANNOTATION
+
+
+@dataclass(frozen=True, slots=True)
+class OwnOptions:
+    """Parsed options. `notify`: where to tell what happens, as the data of a Secret, which no other object has."""
+
+    notify: Mapping[str, str] = field(default_factory=dict)
+    max_time: int | None = None
+
+    def annotations(self) -> dict[str, str]:
+        """The annotations of the job that keep them."""
+        return {MAX_TIME_ANNOTATION: str(self.max_time)} if self.max_time else {}
+
+
+def parse_own_options(top: Fields) -> OwnOptions:
+    """The options of a request; mistakes are added to its errors."""
+    return OwnOptions(notify=parse_notify(top), max_time=top.integer("maxTimeSeconds", 1))
