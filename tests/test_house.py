@@ -96,7 +96,7 @@ FOLDERS = {
         "controller",
     ),
     "kube": (
-        "rate_limit", "cached_view", "cache", "config", "http_client", "connection", "requests", "users", "watches", "client",
+        "rate_limit", "cached_view", "cache", "config", "http_client", "connection", "requests", "users", "watches", "followed_logs", "client",
         "cluster_probe", "comparison", "rights", "install", "installation", "doctor", "leader_election", "manifests", "proxy",
         "scheduler_client", "transfer",
     ),

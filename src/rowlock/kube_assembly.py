@@ -138,8 +138,8 @@ class KubeServer(Server):
                 observe=requests.count_rest_request,
                 silence=probe.silence,
             )
-            kube.kept_log = users.kept_log = partial(read_kept_log, archive)
             cache = rest_api.cache
+            kube.kept_log, kube.pods_of = partial(read_kept_log, archive), cache.pods_of
             diagnostics.pods_of, observer.pods_of, observer.nodes = cache.pods_of, cache.pods_of, cache.nodes
             proxy = ApiProxy(users.connection_for, lambda obj: require_images(obj, cache.nodes()))
             door = self.open_door(rest_api, token, browser_listeners)

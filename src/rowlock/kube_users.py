@@ -26,7 +26,7 @@ from rowlock.authorization.user_rights import UserRights
 from rowlock.errors import Unauthorized, Unavailable
 from rowlock.kinds import Kind
 from rowlock.kube.cache import Cache
-from rowlock.kube.client import Kube, LogSource
+from rowlock.kube.client import Kube
 from rowlock.kube.config import Credentials
 from rowlock.kube.connection import Connection
 from rowlock.kube.rate_limit import Limits
@@ -84,8 +84,6 @@ class KubeUsers:
     def __init__(self, kube: Kube, anonymous: Connection, owner_token: str, *, owner_loopback_only: bool) -> None:
         """`anonymous`: a connection to the same cluster without credentials."""
         self._kube, self._owner_token, self._owner_loopback_only = kube, owner_token, owner_loopback_only
-        self.kept_log: LogSource | None = None
-        """The source of deleted pods' logs (`Kube.kept_log`)."""
         self._users, self._roles = ClusterUsers(anonymous), FollowedRoles(kube)
         self.client = Kube(anonymous)
         """The client that sends users' requests; it has no credentials of its own."""
@@ -119,7 +117,7 @@ class KubeUsers:
             return None
         user = User(found.name, found.groups, found.uid, found.extra)
         api = Kube(self._users.connection_of(token), decoder=self._kube.decoder)
-        api.kept_log = self.kept_log
+        api.kept_log, api.pods_of = self._kube.kept_log, self._kube.pods_of
         return Principal(user.name, UserRights(self._roles.require_authorizer(), user), api)
 
     async def issue_token(self, client_id: str, secret: str) -> AccessToken:

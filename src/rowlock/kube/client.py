@@ -10,7 +10,8 @@ import asyncio
 import builtins
 import random
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,7 @@ from rowlock.kinds import EVENT, POD, Kind
 from rowlock.kube import requests
 from rowlock.kube.config import Credentials
 from rowlock.kube.connection import Connection, Request
+from rowlock.kube.followed_logs.follower import PodLogFollower, PodsOf, limit_bytes
 from rowlock.kube.rate_limit import Backoff, Limits
 from rowlock.kube.users.user_connection import UserConnection
 from rowlock.kube.watches.object_decoder import ObjectDecoder
@@ -75,6 +77,8 @@ class Kube:
         self.connection, self.decoder = connection, decoder
         self.kept_log: LogSource | None = None
         """The source of deleted pods' logs, for requests that name a job (`LogOptions.owner`)."""
+        self.pods_of: PodsOf | None = None
+        """The pods of a job, as a watch shows them."""
 
     @classmethod
     def connect(
@@ -295,22 +299,40 @@ class Kube:
         await self.connection.send(Request("POST", path, {}, requests.binding_body(pod, node, annotations, uid)))
 
     async def log(self, namespace: str, pod: str, options: LogOptions = LOG) -> AsyncIterator[bytes]:
-        request = Request(
-            "GET", requests.path(POD, namespace, pod, "log"), requests.log_query(options), is_relayed=True
-        )
+        """As `Api.log`. A log that is followed for a job (`owner`) goes on when its stream breaks, where `pods_of` is set."""
         try:
-            async with self.connection.stream(request, endless=options.follow) as response:
-                is_first = True
-                async for chunk in response.content.iter_any():
-                    if is_first and chunk.startswith(_NO_LOG):
-                        raise NotFound(chunk.decode(errors="replace").strip())
-                    is_first = False
+            if options.follow and options.owner and not options.previous and self.pods_of is not None:
+                follower = PodLogFollower(self, namespace, pod, options, self.pods_of)
+                chunks = limit_bytes(follower.chunks(), options.limit_bytes)
+            else:
+                chunks = self.read_stream(namespace, pod, options)
+            async with aclosing(chunks):
+                async for chunk in chunks:
                     yield chunk
         except (NotFound, BadRequest):  # both are raised before the first byte
             if self.kept_log is None or not options.owner:
                 raise
             async for chunk in self.kept_log(namespace, pod, options):
                 yield chunk
+
+    async def read_stream(self, namespace: str, pod: str, options: LogOptions) -> AsyncGenerator[bytes]:
+        """One request for a log, until its answer ends or breaks."""
+        path = requests.path(POD, namespace, pod, "log")
+        request = Request("GET", path, requests.log_query(options), is_relayed=True)
+        async with self.connection.stream(request, endless=options.follow) as response:
+            is_first = True
+            async for chunk in response.content.iter_any():
+                if is_first and chunk.startswith(_NO_LOG):
+                    raise NotFound(chunk.decode(errors="replace").strip())
+                is_first = False
+                yield chunk
+
+    async def read_kept(self, namespace: str, pod: str, options: LogOptions) -> AsyncGenerator[bytes]:
+        """The log of a pod that is gone, of the job `options.owner`. Raises NotFound if none is kept."""
+        if self.kept_log is None or not options.owner:
+            raise NotFound(f'pods "{pod}" not found, and no log of it is kept')
+        async for chunk in self.kept_log(namespace, pod, options):
+            yield chunk
 
     async def _send(self, request: Request, warnings: builtins.list[str] | None = None) -> Object:
         answer: Object = await self.connection.send(request, warnings)

@@ -10,7 +10,6 @@ and the logs are not lost while the pods exist. So followers retry, a few at a t
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 from collections.abc import Callable
 from contextlib import suppress
@@ -18,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rowlock import objects
+from rowlock.kube.followed_logs.stamps import sort_key, stamp_of
 
 MAX_BYTES = 50 << 20
 """Maximum size of the log of one run of a container. Beyond it the first half is dropped, as kubelets do."""
@@ -49,11 +49,11 @@ class FollowedLog:
             whole = tail.rfind(b"\n") + 1
             file.truncate(size - len(tail) + whole)
         lines = tail[:whole].splitlines()
-        stamp = _stamp_of(lines[-1]) if lines else b""
+        stamp = stamp_of(lines[-1]) if lines else b""
         if not stamp:
             os.truncate(self.path, 0)  # no time stamp to resume from: the stream starts over
             return None
-        self._last, self._known = stamp, sum(_stamp_of(line) == stamp for line in lines)
+        self._last, self._known = stamp, sum(stamp_of(line) == stamp for line in lines)
         return float(int(objects.seconds(stamp.decode())))
 
     def append(self, chunk: bytes) -> None:
@@ -73,8 +73,8 @@ class FollowedLog:
         text = self._rest + chunk
         position = 0
         while (end := text.find(b"\n", position)) >= 0:
-            stamp = _stamp_of(text[position : position + 64])
-            if _is_later(stamp, self._last) or (stamp == self._last and self._known <= 0):
+            stamp = stamp_of(text[position : position + 64])
+            if (stamp and sort_key(stamp) > sort_key(self._last)) or (stamp == self._last and self._known <= 0):
                 self._rest, self._last = b"", b""
                 return text[position:]
             if stamp == self._last:
@@ -95,25 +95,6 @@ class FollowedLog:
 
 def _open_private(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NOFOLLOW, 0o600)
-
-
-def _stamp_of(line: bytes) -> bytes:
-    """The RFC 3339 time at the start of a line; b"" if there is none."""
-    stamp = line.partition(b" ")[0]
-    with contextlib.suppress(ValueError):
-        if stamp[10:11] == b"T" and objects.seconds(stamp.decode("ascii", "replace")):
-            return stamp
-    return b""
-
-
-def _is_later(stamp: bytes, other: bytes) -> bool:
-    return bool(stamp) and _comparable(stamp) > _comparable(other)
-
-
-def _comparable(stamp: bytes) -> tuple[int, bytes]:
-    """A sort key of a time stamp. Nodes write up to nine fractional digits, some in their own time zone; a float holds only six."""
-    fraction = stamp[20:].rstrip(b"Z").partition(b"+")[0] if stamp[19:20] == b"." else b""
-    return int(objects.seconds(stamp.decode())), fraction[:9].ljust(9, b"0")
 
 
 ASK_AGAIN_S, LONGEST_S = 5.0, 60.0

@@ -194,7 +194,7 @@ class AsyncClient:
             for line in splitter.flush():
                 yield line
         except httpx.HTTPError as error:
-            raise stream_broken(self.address, error) from error
+            raise stream_broken(self.address, error, splitter.last_line) from error
 
     async def _items(self, call_for: Callable[[int], ApiCall[ItemPage[T]]]) -> AsyncIterator[T]:
         offset: int | None = 0

@@ -158,9 +158,12 @@ class LogLineSplitter:
 
     def __init__(self) -> None:
         self._rest = b""
+        self.last_line = b""
+        """The last complete line."""
 
     def feed_chunk(self, chunk: bytes) -> Iterator[bytes]:
         *lines, self._rest = (self._rest + chunk).split(b"\n")
+        self.last_line = lines[-1] if lines else self.last_line
         yield from lines
 
     def flush(self) -> Iterator[bytes]:

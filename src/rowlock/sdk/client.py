@@ -191,7 +191,7 @@ class Client:
             for line in splitter.flush():
                 yield line
         except httpx.HTTPError as error:
-            raise stream_broken(self.address, error) from error
+            raise stream_broken(self.address, error, splitter.last_line) from error
 
     def _items(self, call_for: Callable[[int], ApiCall[ItemPage[T]]]) -> Iterator[T]:
         offset: int | None = 0

@@ -75,10 +75,14 @@ def unreachable(address: ServerAddress, error: httpx.HTTPError) -> ServerUnreach
     return ServerUnreachable(f"the server at {address.url} cannot be reached ({error or type(error).__name__}){hint}")
 
 
-def stream_broken(address: ServerAddress, error: httpx.HTTPError) -> ServerUnreachable:
-    """The error for a log stream that broke; the job is not affected."""
+def stream_broken(address: ServerAddress, error: httpx.HTTPError, last_line: bytes = b"") -> ServerUnreachable:
+    """The error for a log stream that broke; the job is not affected. The server says in the `last_line` why it can read no more."""
     if not isinstance(error, (httpx.RemoteProtocolError, httpx.ReadError)):
         return unreachable(address, error)
+    if last_line.startswith(b"rowlock: the log "):
+        return ServerUnreachable(
+            f"the log is not complete: {last_line.decode(errors='replace').removeprefix('rowlock: ')}"
+        )
     return ServerUnreachable(
         f"the connection to the server at {address.url} broke; the job goes on ({error or 'closed'})"
     )

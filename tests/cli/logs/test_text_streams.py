@@ -59,3 +59,8 @@ def test_a_line_without_end_is_not_held() -> None:
     pieces = list(split_lines(iter([b"x" * (LONGEST_LINE // 2)] * 5 + [b"\nlast"])))
     assert b"".join(pieces) == b"x" * (LONGEST_LINE // 2 * 5) + b"\nlast" and pieces[-1] == b"last"
     assert max(map(len, pieces)) <= 2 * LONGEST_LINE
+
+
+def test_a_log_that_the_server_cannot_read_to_its_end_is_told_from_a_broken_connection() -> None:
+    assert "the log is not complete" in str(StreamBroken(b"one\nrowlock: the log ends here: its node is gone\n"))
+    assert "the connection to the server broke" in str(StreamBroken(b"rowlock: the log ends here: no\nmore\n"))

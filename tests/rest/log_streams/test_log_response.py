@@ -10,7 +10,7 @@ import pytest
 
 from rowlock.errors import ApiError, Unauthorized, Unavailable
 from rowlock.rest.log_streams import log_response
-from rowlock.rest.log_streams.log_response import LogResponse
+from rowlock.rest.log_streams.log_response import LogResponse, stream_response
 
 
 class Reader:
@@ -92,5 +92,24 @@ def test_a_log_ends_when_the_readers_token_counts_no_longer(
         assert closed.is_set() and not answers
         assert reader.sent[-1]["body"] == told + b"rowlock: the log ends here: sign in again\n"
         assert not reader.sent[-1]["more_body"]
+
+    asyncio.run(play())
+
+
+def test_a_log_that_cannot_be_read_to_its_end_has_no_end() -> None:
+    """The last sentence is sent, and the response is not completed: the server then closes the connection, and is told of no fault."""
+
+    async def play() -> None:
+        reader = Reader()
+
+        async def lines() -> AsyncGenerator[bytes]:
+            yield b"first\n"
+            raise Unavailable("its node is gone")
+
+        response = await stream_response(lines())
+        await response({"type": "http"}, reader.receive, reader.send)
+        bodies = [message["body"] for message in reader.sent[1:]]
+        assert bodies == [b"first\n", b"rowlock: the log ends here: its node is gone\n"]
+        assert reader.sent[-1]["more_body"]
 
     asyncio.run(play())

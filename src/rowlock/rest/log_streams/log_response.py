@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import aclosing, suppress
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -12,6 +12,14 @@ from starlette.types import Receive, Scope, Send
 from rowlock.errors import ApiError
 from rowlock.http_server.disconnects import wait_for_disconnect
 
+
+class LogIncomplete(Exception):
+    """Raised by a body after its last sentence: the log has not ended, but nothing more of it comes. The connection is closed before the
+    response is complete, so that no client takes this for the end of the log."""
+
+
+_FIRST_CHUNK_TIMEOUT = 0.25
+"""Seconds to wait for the first bytes, so that an error can still become a status code."""
 CALLER_REVIEW_S = 10.0
 """Seconds between two checks whether the reader's token is still valid."""
 
@@ -36,7 +44,8 @@ class LogResponse(Response):
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             if sending in done:
-                sending.result()
+                with suppress(LogIncomplete):
+                    sending.result()
         finally:
             for task in tasks:
                 task.cancel()
@@ -62,3 +71,34 @@ class LogResponse(Response):
             except ApiError as error:  # go on if the token cannot be checked now
                 if error.code == 401:
                     return error.message
+
+
+async def stream_response(lines: AsyncIterator[bytes]) -> Response:
+    """The stream as a response. Raises an error that occurs before the first bytes, so that it becomes a status code."""
+    first = asyncio.ensure_future(anext(lines, None))
+    done, _ = await asyncio.wait({first}, timeout=_FIRST_CHUNK_TIMEOUT)
+    if done:
+        first.result()
+
+    async def body() -> AsyncGenerator[bytes]:
+        try:
+            chunk = await first
+            if chunk is not None:
+                yield chunk
+                async for chunk in lines:
+                    yield chunk
+        except ApiError as error:
+            yield f"rowlock: the log ends here: {error.message}\n".encode()
+            raise LogIncomplete from error
+        finally:
+            first.cancel()
+            await close_stream(lines)
+
+    return LogResponse(body())
+
+
+async def close_stream(lines: AsyncIterator[bytes]) -> None:
+    """Close an iterator that is a generator, so that what it reads is let go of now."""
+    close = getattr(lines, "aclose", None)
+    if close is not None:
+        await close()

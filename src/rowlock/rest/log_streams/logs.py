@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from starlette.responses import Response
@@ -33,7 +33,7 @@ from rowlock.rest.log_streams.lines import (
     split_lines,
     take_lines,
 )
-from rowlock.rest.log_streams.log_response import LogResponse
+from rowlock.rest.log_streams.log_response import LogIncomplete, close_stream, stream_response
 from rowlock.rest.log_streams.options import PARAMETERS, parse_bool, parse_count, parse_log_options
 from rowlock.rest.log_streams.rows import split_stamp
 from rowlock.rest.workloads import find_workload
@@ -42,8 +42,6 @@ from rowlock.workloads.body_fields import did_you_mean
 from rowlock.workloads.phase import TERMINAL
 from rowlock.workloads.runai_json import Workload
 
-_FIRST_CHUNK_TIMEOUT = 0.25
-"""Seconds to wait for the first bytes, so that an error can still become a status code."""
 _DRAIN_TIMEOUT = 2.0
 """Seconds for which pods that still run are followed after the job's end: a parameter server or a rank of a failed job may never end."""
 _DRAIN_STEP = 0.05
@@ -110,7 +108,7 @@ async def workload_logs(call: RestCall, earlier: AsyncIterator[bytes] | None = N
     has_states = parse_bool(call.validate_query(*PARAMETERS), "progress")
     source = replace(_source(call, workload), has_states=has_states)
     if log_options.follow:
-        return await stream_response(source.follow_all(log_options, earlier))
+        return await stream_response(_require_whole(source, source.follow_all(log_options, earlier)))
     return await stream_response(source.read_all(workload, log_options))
 
 
@@ -129,6 +127,19 @@ def no_logs_error(workload: Workload) -> BadRequest:
     if workload.status().phase in ("Stopping", "Stopped"):
         return BadRequest(f"{name} is suspended and has no pods: `rowlock resume {name}` starts it again.")
     return BadRequest(f"no pod of {name} has started yet: {_waiting_reason(workload)}. Follow with -f to wait.")
+
+
+async def _require_whole(source: _LogSource, lines: AsyncIterator[bytes]) -> AsyncGenerator[bytes]:
+    """The lines, and LogIncomplete after the last one when the log of a rank could not be followed to its end."""
+    try:
+        async for line in lines:
+            yield line
+    finally:
+        await close_stream(lines)
+    if source.broken:
+        ranks_of = ", ".join(dict.fromkeys(source.broken))
+        yield f"rowlock: the log is not complete: that of {ranks_of} could not be read to its end, see above\n".encode()
+        raise LogIncomplete
 
 
 def _source(call: RestCall, workload: Workload) -> _LogSource:
@@ -152,38 +163,9 @@ async def stream_pod(call: RestCall, chunks: AsyncIterator[bytes], options: LogO
             async for line in lines:
                 yield line
         finally:
-            await _close_stream(chunks)
+            await close_stream(chunks)
 
     return await stream_response(lines_of_pod())
-
-
-async def stream_response(lines: AsyncIterator[bytes]) -> Response:
-    """The stream as a response. Raises an error that occurs before the first bytes, so that it becomes a status code."""
-    first = asyncio.ensure_future(anext(lines, None))
-    done, _ = await asyncio.wait({first}, timeout=_FIRST_CHUNK_TIMEOUT)
-    if done:
-        first.result()
-
-    async def body() -> AsyncGenerator[bytes]:
-        try:
-            chunk = await first
-            if chunk is not None:
-                yield chunk
-                async for chunk in lines:
-                    yield chunk
-        except ApiError as error:
-            yield f"rowlock: the log ends here: {error.message}\n".encode()
-        finally:
-            first.cancel()
-            await _close_stream(lines)
-
-    return LogResponse(body())
-
-
-async def _close_stream(lines: AsyncIterator[bytes]) -> None:
-    close = getattr(lines, "aclose", None)
-    if close is not None:
-        await close()
 
 
 # ---------------------------------------------------------------- sources
@@ -217,7 +199,7 @@ async def _copy_to_queue(lines: AsyncIterator[bytes], queue: _LineQueue) -> None
     except Exception as error:  # noqa: BLE001 (reported as a line; the present ranks go on)
         await queue.put(LineTag("the removed ranks").failure_line(error))
     finally:
-        await _close_stream(lines)
+        await close_stream(lines)
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,6 +212,8 @@ class _LogSource:
     clock: Callable[[], float]
     has_states: bool = False
     """Whether followers receive states of unfinished lines."""
+    broken: list[str] = field(default_factory=list)
+    """The ranks whose logs could not be followed to their ends."""
 
     def read_pod(self, pod: Object, log_options: LogOptions) -> AsyncIterator[bytes]:
         return self.api.log(objects.namespace(pod), objects.name(pod), replace(log_options, owner=self.uid))
@@ -468,5 +452,6 @@ class _LogSource:
             return  # the pod was deleted before it was read; its successor has its own follower
         except Exception as error:  # noqa: BLE001 (reported as a line; the other ranks go on)
             await queue.put(tag.failure_line(error))
+            self.broken.append(tag.label)
         finally:
             order.leave(life)

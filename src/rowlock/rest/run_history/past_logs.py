@@ -23,6 +23,7 @@ from rowlock.objects import Object
 from rowlock.rest.call import RestCall
 from rowlock.rest.log_streams import logs
 from rowlock.rest.log_streams.lines import merge_by_time, merge_options, split_lines, take_lines
+from rowlock.rest.log_streams.log_response import stream_response
 from rowlock.rest.log_streams.options import parse_count, parse_log_options
 from rowlock.rest.run_history.past_workloads import PastRun, ask_archive, find_past
 from rowlock.rest.workloads import find_workload
@@ -260,7 +261,7 @@ async def _answer_merged(call: RestCall, job: Object, options: LogOptions, attem
     if not lives:
         raise NotFound(f"{name} wrote no log that is kept: none of its programs began, or the archive has cut it.")
     chosen = choose_attempt(lives, name, attempt, previous=options.previous)
-    return await logs.stream_response(_merge(_reader(call, job), job, chosen, options))
+    return await stream_response(_merge(_reader(call, job), job, chosen, options))
 
 
 def _reader(call: RestCall, job: Object) -> _LifeReader:
