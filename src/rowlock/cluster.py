@@ -57,6 +57,7 @@ from rowlock.training.cron_job.controller import CronJobController
 from rowlock.training.cron_job.zones import Zone
 from rowlock.training.jobset.controller import JobSetController
 from rowlock.training.jobset.gangs import JobSetGroupController
+from rowlock.training.jobset.lost_groups import LostGroupController
 from rowlock.training.model import PARITIES
 from rowlock.training.pod_group import PodGroupController
 from rowlock.training.trainjob.controller import TrainJobController
@@ -222,7 +223,7 @@ class LocalCluster:
             fake_nodes.FakeKubelet(),
         ]
         if self.scheduler is not None:
-            active += [PodGroupController(), JobSetGroupController(), self.scheduler]
+            active += [PodGroupController(), JobSetGroupController(), LostGroupController(), self.scheduler]
         return active
 
     async def run(self) -> None:
