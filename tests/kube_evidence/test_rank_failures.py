@@ -102,3 +102,57 @@ def test_a_pod_that_the_cluster_disrupted_has_its_reason(reason: str, told: str)
     disrupted = {"type": "DisruptionTarget", "status": "True", "reason": reason, "message": "so"}
     cluster.pod["status"]["conditions"] = [disrupted]
     assert cluster.why()["sentence"] == f"rank 1 (pod j-worker-0, node node-1) {told}."
+
+
+def completed(*logs: str) -> list[str]:
+    """The remarks on a job whose pods have all succeeded and left these logs."""
+    cluster = Cluster("", exitCode=0)
+    pods = []
+    for index, log in enumerate(logs):
+        pod = Cluster(log, exitCode=0).pod
+        pod["metadata"] |= {"name": log, "uid": f"p{index}"}
+        pod["metadata"]["labels"] = {**pod["metadata"]["labels"], "training.kubeflow.org/replica-index": str(index)}
+        pods.append(pod)
+
+    async def read(namespace: str, pod: str, options: LogOptions) -> AsyncIterator[bytes]:
+        yield pod.encode()
+
+    cluster.log = read  # type: ignore[method-assign] # the name of a pod is its log
+    diagnostics = KubeDiagnostics(cast(Api, cluster), cast(Archive, cluster))
+    diagnostics.pods_of = lambda uid: pods
+    return [str(remark["sentence"]) for remark in asyncio.run(diagnostics.diagnose(JOB))["remarks"]]
+
+
+def losses(*values: float) -> str:
+    return "".join(f"2026-01-02T03:04:05.{n:09}Z step={n} loss={value}\n" for n, value in enumerate(values))
+
+
+def test_a_result_that_is_wrong_is_told_after_success() -> None:
+    good = [1 / (n + 1) for n in range(40)]
+    assert completed(losses(*good), losses(*good)) == []
+    nan = "loss of rank 1 is nan from step 30 on"
+    assert completed(losses(*good[:30], *[float("nan")] * 10)) == [nan]
+    assert completed(losses(*[0.5] * 40)) == [
+        "loss of rank 1 was 0.5 in all 40 lines that tell it: nothing was learned"
+    ]
+    (lengths,) = completed(losses(*good), losses(*good[:20]))
+    assert lengths.endswith("rank 2 at step 19, the others at step 39")
+
+
+def test_of_a_long_log_the_end_is_read_and_that_is_said() -> None:
+    assert completed(losses(*[float("nan")] * 3000))[0].startswith(
+        "loss of rank 1 is nan from step 0 (or an earlier one)"
+    )
+    assert completed(losses(*[0.5] * 3000)) == [], "it may have been another before"
+
+
+def test_nothing_is_said_of_a_result_while_a_pod_runs() -> None:
+    cluster = Cluster(losses(*[0.5] * 40), exitCode=0)
+    running: Object = {
+        **cluster.pod,
+        "metadata": {**cluster.pod["metadata"], "uid": "q"},
+        "status": {"phase": "Running"},
+    }
+    diagnostics = KubeDiagnostics(cast(Api, cluster), cast(Archive, cluster))
+    diagnostics.pods_of = lambda uid: [cluster.pod, running]
+    assert asyncio.run(diagnostics.diagnose(JOB))["remarks"] == []

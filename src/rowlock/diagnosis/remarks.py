@@ -25,6 +25,8 @@ _WORLD_OF_ONE = re.compile(
     r"\brank[ =:]{1,2}0 ?(?:of|/) ?1\b|\bworld[_ ]?size\W{1,4}1\b|\bMEMBER: 1/1\b|\bnum_processes\W{1,4}1\b",
     re.IGNORECASE,
 )
+_GAPS = 2.0
+"""How many of its own logging intervals a rank's last step must be behind the others': ranks may log at different steps."""
 _SIZE_VARIABLES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MPI_LOCALNRANKS")
 
 
@@ -68,6 +70,14 @@ def constant_loss(rank: str, metric: str, value: float, points: int) -> Remark:
         f"{metric} of {rank} was {value:g} in all {points} lines that tell it: nothing was learned",
         rank=rank,
     )
+
+
+def compare_lengths(places: Mapping[str, tuple[str, float, float]]) -> Remark | None:
+    """The remark on ranks that ended at different steps. `places`: rank → axis, last position, and distance from the position before."""
+    furthest = max(x for _, x, _ in places.values())
+    if not any(furthest - x > _GAPS * max(gap, 1.0) for _, x, gap in places.values()):
+        return None
+    return length_difference({rank: (axis, x) for rank, (axis, x, _) in places.items()})
 
 
 def length_difference(places: Mapping[str, tuple[str, float]]) -> Remark | None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from rowlock.curves.curves import Curve
-from rowlock.curves.endings import Point, last_place, not_finite_since, read_text, unchanged_since
+from rowlock.curves.endings import last_place, not_finite_since, read_text, unchanged_since
 from rowlock.diagnosis import remarks
 from rowlock.diagnosis.remarks import Remark
 from rowlock.kubelet.files import untrusted
@@ -16,21 +16,19 @@ MAX_RANKS = 16
 _TAIL_BYTES = 8 * 1024
 _MAX_BYTES = 4 << 20
 """The most bytes that are read of a whole log; of a longer one, its end."""
-_GAPS = 2.0
-"""How many of its own logging intervals a rank's last step must be behind the others': ranks may log at different steps."""
 
 
 def remarks_of_logs(logs: Sequence[tuple[str, Path]]) -> list[Remark]:
     """The remarks on a job. `logs`: rank and log of every rank, ordered by rank. Runs in a thread."""
     found: list[Remark] = []
-    places: dict[str, tuple[Point, float]] = {}
+    places: dict[str, tuple[str, float, float]] = {}
     for rank, path in logs[:MAX_RANKS]:
         curves = read_text(_read_tail(path, _TAIL_BYTES))
         if not any(remark.kind in (remarks.NOT_FINITE, remarks.UNCHANGED) for remark in found):
             found += _remarks_of_loss(rank, path, curves)
         if (place := last_place(curves)) is not None:
-            places[rank] = place
-    if len(logs) > 1 and len(places) == len(logs) and (remark := _compare_lengths(places)) is not None:
+            places[rank] = place[0].axis, place[0].x, place[1]
+    if len(logs) > 1 and len(places) == len(logs) and (remark := remarks.compare_lengths(places)) is not None:
         found.append(remark)
     return [replace(remark, at=time.time()) for remark in found]
 
@@ -44,13 +42,6 @@ def _remarks_of_loss(rank: str, path: Path, tail: dict[str, Curve]) -> list[Rema
     if (point := unchanged_since(curves)) is not None:
         return [remarks.constant_loss(rank, point.metric, point.value, len(curves[point.metric].points))]
     return []
-
-
-def _compare_lengths(places: dict[str, tuple[Point, float]]) -> Remark | None:
-    furthest = max(point.x for point, _ in places.values())
-    if not any(furthest - point.x > _GAPS * max(gap, 1.0) for point, gap in places.values()):
-        return None
-    return remarks.length_difference({rank: (point.axis, point.x) for rank, (point, _) in places.items()})
 
 
 def _read_tail(path: Path, size: int) -> str:

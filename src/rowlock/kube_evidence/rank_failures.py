@@ -32,6 +32,7 @@ from rowlock.diagnosis.root_cause import (
 )
 from rowlock.diagnosis.tracebacks import LoggedError
 from rowlock.errors import ApiError
+from rowlock.kube_evidence import good_ends
 from rowlock.objects import Object
 from rowlock.rest.run_history.failed_runs import failed_runs_of
 from rowlock.workloads import pods as ranks
@@ -97,7 +98,18 @@ class KubeDiagnostics:
         ]
         count = sum(int(spec.get("replicas", 1)) for spec in replica_specs(job).values())
         incidents = [_incident_json(incident, count) for incident in group_incidents(failures)]
-        return {"incidents": incidents, "verdict": None, "ranks": [], "remarks": []}
+        remarks = await self._remarks_on_end(job, ranks.sort_by_rank(list(pods.values())))
+        return {"incidents": incidents, "verdict": None, "ranks": [], "remarks": remarks}
+
+    async def _remarks_on_end(self, job: Object, pods: list[Object]) -> list[dict[str, str]]:
+        """What is wrong with the result of a job whose pods have all succeeded."""
+        ends = [ContainerEnd(pod, run) for pod in pods if (run := good_ends.good_run(pod)) is not None]
+        if not ends or len(ends) < len(pods):
+            return []
+        ends = ends[: good_ends.MAX_RANKS]
+        tails = await self._read_tails(objects.uid(job), ends, good_ends.TAIL_LINES)
+        texts = {ranks.rank_label(job, end.pod): text for end, text in zip(ends, tails, strict=True)}
+        return good_ends.to_json(await asyncio.to_thread(good_ends.remarks_of_tails, texts))
 
     async def _earlier_runs(self, job_uid: str) -> dict[str, list[EndedRun]]:
         """Uid of a pod → failed runs that were seen in its status, from the archive."""
@@ -113,24 +125,24 @@ class KubeDiagnostics:
         except _UNREADABLE:
             return []
 
-    async def _read_tails(self, job_uid: str, ends: list[ContainerEnd]) -> list[str]:
+    async def _read_tails(self, job_uid: str, ends: list[ContainerEnd], lines: int = _TAIL_LINES) -> list[str]:
         """The end of each log; "" if it cannot be read within `_READ_TIMEOUT`."""
         try:
             records = await self._archive.read(database.read_logs, job_uid) if ends else []
         except _UNREADABLE:
             records = []
         kept = {(record.pod_uid, record.container, record.number): record for record in records}
-        tasks = [asyncio.create_task(self._read_tail(job_uid, end, kept.get(end.life))) for end in ends]
+        tasks = [asyncio.create_task(self._read_tail(job_uid, end, kept.get(end.life), lines)) for end in ends]
         if tasks:
             await asyncio.wait(tasks, timeout=_READ_TIMEOUT)
         for task in tasks:
             task.cancel()
         return [task.result() if task.done() and not task.cancelled() else "" for task in tasks]
 
-    async def _read_tail(self, job_uid: str, end: ContainerEnd, kept: LogRecord | None) -> str:
+    async def _read_tail(self, job_uid: str, end: ContainerEnd, kept: LogRecord | None, lines: int) -> str:
         """The end of the log of one run: `kept` in the archive, or from its node, which has the last two runs."""
         options = LogOptions(
-            end.run.container, tail=_TAIL_LINES, timestamps=True, previous=not end.run.is_current, owner=job_uid
+            end.run.container, tail=lines, timestamps=True, previous=not end.run.is_current, owner=job_uid
         )
         text = b""
         try:
@@ -139,7 +151,7 @@ class KubeDiagnostics:
             else:
                 chunks = self._api.log(objects.namespace(end.pod), objects.name(end.pod), options)
             async for chunk in chunks:
-                text = (text + chunk)[-_TAIL_BYTES:]
+                text = (text + chunk)[-_TAIL_BYTES * (lines // _TAIL_LINES) :]
         except (ApiError, *_UNREADABLE):
             return ""
         return text.decode(errors="replace")
