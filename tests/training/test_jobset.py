@@ -134,6 +134,14 @@ def test_a_pattern_that_is_no_regular_expression_matches_nothing() -> None:
     assert reasons == ["RestartJobSetFailurePolicyAction", "DefaultFailurePolicy"]
 
 
+def test_patterns_that_take_too_long_fail_the_set_and_say_so() -> None:
+    rules = [{"name": "r", "action": "RestartJobSet", "onJobFailureMessagePatterns": ["(a?){500}b"] * 400}]
+    jobset = a_set({"name": "a"}, failurePolicy={"maxRestarts": 1, "rules": rules})
+    decision = reconcile(ObservedSet(jobset, [ended(jobset, "js-a-0", "Failed", "a" * 512)], has_service=True), NOW)
+    (event,) = (write for write in decision.writes if isinstance(write, Record))
+    assert event.reason == "FailurePolicyTooLong" and "use fewer or simpler ones" in event.message
+
+
 def test_a_suspended_set_stops_jobs_whose_dependency_is_gone() -> None:
     jobset = a_set({"name": "a"}, {"name": "b", "dependsOn": [{"name": "a", "status": "Ready"}]}, suspend=True)
     running = {**all_jobs(jobset)["js-b-0"]}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,6 +16,7 @@ from rowlock.training.jobset.model import (
     SetOutcome,
     replicas,
 )
+from rowlock.training.jobset.patterns import OutOfSteps, PatternSteps, is_found
 
 _FAIL, _RESTART, _RESTART_FREELY = "FailJobSet", "RestartJobSet", "RestartJobSetAndIgnoreMaxRestarts"
 _ACTION_REASONS = {
@@ -58,7 +58,12 @@ def judge_failure(observed: ObservedSet, failed: list[Object], outcome: SetOutco
         message = f"jobset failed due to one or more job failures (first failed job: {name(failed[0])})"
         _fail(outcome, "FailedJobs", message)
         return
-    rule, job = _first_rule(policy, failed)
+    try:
+        rule, job = _first_rule(policy, failed)
+    except OutOfSteps:
+        why = "the patterns of its failure policy (onJobFailureMessagePatterns) are too long to search: use fewer or simpler ones"
+        _fail(outcome, "FailurePolicyTooLong", f"jobset failed, and {why} (first failed job: {name(failed[0])})")
+        return
     action = rule.get("action", _RESTART) if rule else _RESTART
     message = f"applying {action} failure policy action (first failed job: {name(job)})"
     if action == _FAIL:
@@ -78,15 +83,17 @@ def judge_failure(observed: ObservedSet, failed: list[Object], outcome: SetOutco
 
 
 def _first_rule(policy: Mapping[str, Any], failed: list[Object]) -> tuple[Mapping[str, Any] | None, Object]:
-    """(the first rule that a failed Job matches, that Job); (None, the first failed Job) if no rule matches."""
+    """(the first rule that a failed Job matches, that Job); (None, the first failed Job) if no rule matches. Raises OutOfSteps."""
+    steps = PatternSteps()
     for rule in policy.get("rules") or ():
         for job in failed:
-            if _applies(rule, job):
+            steps.take(1)
+            if _applies(rule, job, steps):
                 return rule, job
     return None, failed[0]
 
 
-def _applies(rule: Mapping[str, Any], job: Object) -> bool:
+def _applies(rule: Mapping[str, Any], job: Object, steps: PatternSteps) -> bool:
     why = condition(job, "Failed") or {}
     targets = rule.get("targetReplicatedJobs") or ()
     reasons, patterns = rule.get("onJobFailureReasons") or (), rule.get("onJobFailureMessagePatterns") or ()
@@ -94,18 +101,7 @@ def _applies(rule: Mapping[str, Any], job: Object) -> bool:
         return False
     if reasons and why.get("reason") not in reasons:
         return False
-    return not patterns or any(_matches(pattern, str(why.get("message") or "")) for pattern in patterns)
-
-
-_LONGEST_PATTERN = 512
-
-
-def _matches(pattern: str, message: str) -> bool:
-    """Whether a message matches a pattern (of Go's syntax, which has no look-around); an invalid pattern matches nothing."""
-    try:
-        return len(pattern) <= _LONGEST_PATTERN and re.search(pattern, message[:_LONGEST_PATTERN]) is not None
-    except re.error:
-        return False
+    return not patterns or any(is_found(pattern, str(why.get("message") or ""), steps) for pattern in patterns)
 
 
 def all_ready(observed: ObservedSet, outcome: SetOutcome) -> bool:
