@@ -103,3 +103,8 @@ def test_no_zone(name: str) -> None:
 def test_a_zone_is_no_path(name: str) -> None:
     with pytest.raises(ZoneError, match="invalid location name"):
         load_zone(name)
+
+
+def test_a_schedule_of_a_hundred_thousand_parts_is_refused() -> None:
+    with pytest.raises(ScheduleError, match="a schedule has at most 10000 characters, this one 600013"):
+        parse(",".join(["0-59/1"] * 85_715) + "  * * * *", UTC_ZONE)
