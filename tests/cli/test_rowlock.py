@@ -26,6 +26,7 @@ from rowlock.cli.runai_tree import ROOT as RUNAI
 from rowlock.cli.server_json import read_server_json
 from rowlock.cli.start.settings import check_same_settings, restart_command
 from rowlock.errors import NotFound
+from rowlock.objects import uid
 from rowlock.workloads import history
 from rowlock.workloads.projects import Project
 from rowlock.workloads.runai_json import Workload
@@ -306,6 +307,21 @@ def test_a_pipe_gets_the_whole_sentence(served: Served, monkeypatch: pytest.Monk
     assert len(whole) > 100 and whole in served.ok("rowlock list")
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
     assert whole[:99] + "…" in served.ok("rowlock list")
+
+
+@pytest.mark.parametrize("verb", ["describe", "why", "suspend", "logs", "delete"])
+def test_the_name_of_a_cron_job_leads_to_its_jobs(served: Served, verb: str) -> None:
+    template = {"spec": {"containers": [{"name": "main", "image": "img"}], "restartPolicy": "Never"}}
+    spec = {"schedule": "0 0 29 2 *", "jobTemplate": {"spec": {"template": template}}}
+    name = f"nightly-{verb}"
+    cron = {"metadata": {"name": name, "namespace": "runai-default"}, "spec": spec}
+    made = served.do(lambda: served.store.create(kinds.CRON_JOB, cron))
+    owner = {"apiVersion": "batch/v1", "kind": "CronJob", "name": name, "uid": uid(made), "controller": True}
+    metadata = {"name": f"{name}-1", "namespace": "runai-default", "ownerReferences": [owner]}
+    served.do(lambda: served.store.create(kinds.BATCH_JOB, {"metadata": metadata, "spec": {"template": template}}))
+    code, _, err = served.run(f"rowlock {verb} {name}")
+    assert code == 1 and err.startswith(f"{name} is a CronJob, and each Job that it makes is a workload of its own.")
+    assert f"{name}-1" in err and f"kubectl patch cronjob {name} -n runai-default" in err
 
 
 def test_projects(served: Served) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
 
@@ -59,12 +59,23 @@ def find_workload(server: ServerClient, project_name: str, name: str) -> Workloa
             f"The job {name} does not exist in project {project_name}. It was deleted: `rowlock show {name}` and "
             f"`rowlock logs {name}` have what is kept of it."
         )
-    names = [
-        w["name"] for w in client.list_all(server, WORKLOADS, "workloads", filterBy=f"projectName=={project_name}")
-    ]
+    present: list[Workload] = client.list_all(server, WORKLOADS, "workloads", filterBy=f"projectName=={project_name}")
+    if made := [one for one in present if one["additionalFields"].get("cronJob") == name]:
+        raise NoSuchWorkload(_about_cron_job(name, made))
+    names = [one["name"] for one in present]
     raise NoSuchWorkload(
         f"The job {name} does not exist in project {project_name}.{suggest_nearest(name, names)} "
         "If the job exists in a different project, use -p <project name>."
+    )
+
+
+def _about_cron_job(name: str, made: Sequence[Workload]) -> str:
+    """What to say about a CronJob, which is no workload itself. `made`: its Jobs that are there."""
+    newest = sorted(made, key=lambda one: one["createdAt"], reverse=True)[:3]
+    return (
+        f"{name} is a CronJob, and each Job that it makes is a workload of its own. Name one of them (the newest: "
+        f"{', '.join(one['name'] for one in newest)}). `kubectl patch cronjob {name} -n {newest[0]['namespace']} -p "
+        """'{"spec":{"suspend":true}}'` lets it make no more."""
     )
 
 
