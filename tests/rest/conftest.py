@@ -23,6 +23,7 @@ from rowlock.api import LogOptions, View
 from rowlock.apiserver.admission.chain import AdmissionChain
 from rowlock.archive.archive import Archive
 from rowlock.diagnostics.event_files import EventFiles
+from rowlock.gangs.dialects import Dialect
 from rowlock.kinds import Kind
 from rowlock.objects import Object
 from rowlock.rest.app import RestApi
@@ -153,6 +154,11 @@ def locked(tmp_path: Path) -> Iterator[World]:
 def admitting_world(directory: Path) -> Iterator[World]:
     """A face over a store that checks what comes in as the embedded cluster's does."""
     yield from _world(RestSettings(user="ana", cluster_id=CLUSTER), directory, lambda _: AdmissionChain())
+
+
+def dialect_world(dialect: Dialect, directory: Path) -> Iterator[World]:
+    """A face as over a real cluster whose jobs go to this scheduler; a store stands for its API server."""
+    yield from _world(RestSettings(user="ana", cluster_id=CLUSTER, dialect=dialect), directory)
 
 
 def _world(

@@ -13,6 +13,8 @@ from rowlock import kinds, objects
 from rowlock.answers import workloads as answers
 from rowlock.api import DeleteOptions, WriteOptions
 from rowlock.errors import AlreadyExists, BadRequest, Cause, Conflict, NotFound
+from rowlock.gangs.growth import find_growth, waiting_notice
+from rowlock.gangs.growth import refusal as growth_refusal
 from rowlock.kinds import Kind
 from rowlock.objects import Object
 from rowlock.rest.accounts.user_credentials import secrets_of_submit
@@ -98,7 +100,7 @@ async def submit_workload(call: RestCall, request: Submission, to_json: Callable
     project = _find_project(cache, request)
     _check_cluster(cache, request)
     _check_kind_is_served(cache, request.framework.kind)
-    _check_feasible(cache, request, project)
+    await _check_feasible(call, request, project)
     _check_room(call, request)
     identity = submit_identity(call, project, request)
     if request.is_name_prefix:
@@ -153,12 +155,22 @@ def _check_kind_is_served(cache: InformerCache, kind: Kind) -> None:
         raise BadRequest(message, causes=[Cause("unsupported", message, "distributedFramework")])
 
 
-def _check_feasible(cache: InformerCache, request: Submission, project: Project) -> None:
-    """Raises BadRequest for a job that fits no node, or exceeds a limit of its project's queues. Without nodes any size is accepted."""
+async def _check_feasible(call: RestCall, request: Submission, project: Project) -> None:
+    """Raises BadRequest for a job that fits no node, or exceeds a limit of its project's queues. Without nodes any size is accepted, and with
+    a notice where a real cluster may grow."""
+    cache = call.context.cache
     for role in (request.worker, request.master):
         cause = infeasible_cause(role.compute, cache.nodes(), request.options.pool)
-        if cause is not None:
+        if cause is None:
+            continue
+        if call.context.settings.dialect is None:
             raise BadRequest(cause.message, causes=[cause])
+        growth = await find_growth(call.context.api, cache.nodes(), cache.namespace(project.namespace))
+        if not growth:
+            cause = growth_refusal(cause, project.namespace)
+            raise BadRequest(cause.message, causes=[cause])
+        call.notices.append(waiting_notice(cause, growth))
+        break
     cause = queue_limit_cause(request, _queue_path(cache, project))
     if cause is not None:
         raise BadRequest(cause.message, causes=[cause])

@@ -23,6 +23,7 @@ from rowlock import kinds
 from rowlock.api import WriteOptions
 from rowlock.errors import AlreadyExists, ApiError, BadRequest, NotFound
 from rowlock.gangs.dialects import Dialect, priority_class_of
+from rowlock.gangs.growth import find_growth
 from rowlock.gangs.host_image import host_image_cause
 from rowlock.kinds import Kind
 from rowlock.kube.client import Kube
@@ -71,7 +72,7 @@ async def plan_move(kube: Kube, body: dict[str, Any], options: argparse.Namespac
     packed = b64decode(body.get("code") or "")
     code = code_object(request.name, project.namespace, identity, packed) if packed else None
     await _require_free_name(kube, project, request.name)
-    await _require_possible(kube, request, queues)
+    await _require_possible(kube, request, project, queues)
     await _require_needed(kube, job, request, project)
     await _require_queue(kube, dialect, job)
     job, notices = await _dress(kube, dialect, with_code(job, code) if code else job, request)
@@ -111,10 +112,12 @@ async def _require_free_name(kube: Kube, project: Project, job_name: str) -> Non
         )
 
 
-async def _require_possible(kube: Kube, request: Submission, queues: list[Object]) -> None:
-    """Raises BadRequest for a job that fits on no node, or never within the limits of its project."""
+async def _require_possible(kube: Kube, request: Submission, project: Project, queues: list[Object]) -> None:
+    """Raises BadRequest for a job that fits on no node, where no other comes, or never within the limits of its project."""
     nodes = (await kube.list(kinds.NODE)).items
     causes = [infeasible_cause(role.compute, nodes, request.options.pool) for role in (request.worker, request.master)]
+    if any(causes) and await find_growth(kube, nodes, await kube.get(kinds.NAMESPACE, "", project.namespace)):
+        causes = []
     for cause in (*causes, queue_limit_cause(request, queues)):
         if cause is not None:
             raise BadRequest(f"that cluster cannot run it: {cause.message}")
