@@ -122,6 +122,37 @@ def test_a_watch_sees_typed_changes_in_order(core: Any, site: Site) -> None:
     assert seen == [("ADDED", "a", None), ("MODIFIED", "a", {"x": "1"}), ("DELETED", "a", {"x": "1"})]
 
 
+def test_the_pods_behind_a_service_are_watched(api: Any, core: Any, site: Site) -> None:
+    """EndpointSlices are computed; an informer lists them and watches from the list's revision."""
+    client, discovery = kubernetes.client, kubernetes.client.DiscoveryV1Api(api)
+    spec = client.V1ServiceSpec(cluster_ip="None", selector={"none": "has-it"}, ports=[client.V1ServicePort(port=80)])
+    core.create_namespaced_service(
+        site.namespace, client.V1Service(metadata=client.V1ObjectMeta(name="one"), spec=spec)
+    )
+    label = "kubernetes.io/service-name in (one, two)"
+    listed = discovery.list_namespaced_endpoint_slice(site.namespace, label_selector=label)
+    assert [one.metadata.labels["kubernetes.io/service-name"] for one in listed.items] == ["one"]
+    core.create_namespaced_service(
+        site.namespace, client.V1Service(metadata=client.V1ObjectMeta(name="two"), spec=spec)
+    )
+    core.delete_namespaced_service("one", site.namespace)
+    watch, seen = kubernetes.watch.Watch(), set()
+    revision = listed.metadata.resource_version
+    for event in watch.stream(
+        discovery.list_namespaced_endpoint_slice,
+        site.namespace,
+        timeout_seconds=60,
+        label_selector=label,
+        resource_version=revision,
+    ):
+        seen.add((event["type"], event["object"].metadata.labels["kubernetes.io/service-name"]))
+        if len(seen) == 2:
+            watch.stop()
+    assert seen == {("ADDED", "two"), ("DELETED", "one")}
+    assert int(watch.resource_version) > int(revision)
+    core.delete_namespaced_service("two", site.namespace)
+
+
 def test_a_watch_goes_on_from_a_revision(core: Any, site: Site) -> None:
     listed = core.list_namespaced_config_map(site.namespace)
     core.create_namespaced_config_map(site.namespace, site.config_map("a"))

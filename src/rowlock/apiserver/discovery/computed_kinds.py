@@ -40,7 +40,7 @@ def _read_unserved_kinds() -> Iterator[ComputedKind]:
 
 
 UNSERVED = tuple(_read_unserved_kinds())
-_NAMES = "rowlock finds the pods of a Service by itself: {} can only be listed"
+_NAMES = "rowlock finds the pods of a Service by itself: {} can only be read"
 ENDPOINTS = ComputedKind(
     Kind("", "v1", "Endpoints", "endpoints", ("ep",)),
     _NAMES.format("Endpoints"),

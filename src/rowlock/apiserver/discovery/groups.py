@@ -81,8 +81,9 @@ def resources() -> dict[tuple[str, str], list[Resource]]:
     for (group, version), names in REVIEWS.items():
         reviews = (Kind(group, version, n, f"{n.lower()}s", (), n in _NAMESPACED_REVIEWS) for n in names)
         found.setdefault((group, version), []).extend(_resource(kind, _CREATE_VERBS) for kind in reviews)
-    for row in (computed_kinds.ENDPOINTS, computed_kinds.DEFINITIONS, *computed_kinds.UNSERVED):
-        line = _resource(row.kind, ("list",) if row is computed_kinds.ENDPOINTS else ("get", "list"))
+    watched = (computed_kinds.ENDPOINTS, computed_kinds.ENDPOINT_SLICES)
+    for row in (*watched, computed_kinds.DEFINITIONS, *computed_kinds.UNSERVED):
+        line = _resource(row.kind, ("get", "list", "watch") if row in watched else ("get", "list"))
         found.setdefault((row.kind.group, row.kind.version), []).append(line)
     return {key: found[key] for key in sorted(found)}
 

@@ -10,7 +10,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Protocol
 
 from starlette.types import Receive, Send
 
@@ -23,9 +23,10 @@ from rowlock.apiserver.http.responses import begin_stream, encode, encode_chunk,
 from rowlock.apiserver.printers import tables
 from rowlock.errors import ApiError, BadRequest, NotAcceptable, TooManyRequests
 from rowlock.http_server.disconnects import send_until_disconnect
+from rowlock.storage.computed_watcher import ComputedWatcher
 from rowlock.storage.read_verbs import Selection
 from rowlock.storage.store import Store
-from rowlock.storage.watcher import TryDeliver
+from rowlock.storage.watcher import TryDeliver, Watcher
 
 MAX_WATCH_S = 3600.0
 """Seconds after which a watch without a client timeout ends; clients resume at their last revision."""
@@ -35,6 +36,12 @@ END_TIMEOUT_S = 5.0
 
 _TYPES = {"Added": b"ADDED", "Modified": b"MODIFIED", "Deleted": b"DELETED"}
 _INITIAL_END = {"k8s.io/initial-events-end": "true"}
+
+
+class Follow(Protocol):
+    """Begins a watch of the selected objects, with the state if `since` is None."""
+
+    def __call__(self, selection: Selection, *, since: int | None, bookmarks: bool) -> Watcher | ComputedWatcher: ...
 
 
 class LongRunningRequests:
@@ -65,9 +72,11 @@ class LongRunningRequests:
                 self._observe(verb, target, -1)
 
 
-async def watch(call: Call, receive: Receive, send: Send, store: Store, target: Target) -> None:
-    """Serve a watch until the client disconnects or its time is up."""
-    lines = _WatchStream(call, target, store)
+async def watch(
+    call: Call, receive: Receive, send: Send, store: Store, target: Target, *, follow: Follow | None = None
+) -> None:
+    """Serve a watch until the client disconnects or its time is up. `follow`: of what is not stored."""
+    lines = _WatchStream(call, target, store, follow)
     timeout = call.number("timeoutSeconds")
     await begin_stream(send, warnings=call.warnings)
     await send_until_disconnect(_send_lines(lines, send, call.pass_on), receive, timeout or MAX_WATCH_S)
@@ -125,7 +134,7 @@ def _direct_sender(pass_on: Callable[[bytes], bool], line: Callable[[Change], by
 class _WatchStream:
     """The lines of one watch, in the form that its client accepts."""
 
-    def __init__(self, call: Call, target: Target, store: Store) -> None:
+    def __init__(self, call: Call, target: Target, store: Store, follow: Follow | None) -> None:
         call.check_query(requests.LIST_PARAMETERS)
         self._form = requests.negotiate_form(call.header(b"accept"), for_list=True)
         if requests.wants_yaml(call.header(b"accept")):
@@ -152,7 +161,7 @@ class _WatchStream:
         requests.check_list_options(call, revision, watch=True)
         self._initial_sent = since is not None
         """Whether the initial state has been sent completely."""
-        self._watcher = store.follow(scope, since=since, bookmarks=self._bookmarks)
+        self._watcher = (follow or store.follow)(scope, since=since, bookmarks=self._bookmarks)
 
     async def next(self, pass_on: Callable[[bytes], bool]) -> bytes:
         """Wait for the next lines; a bookmark is returned alone. Changes that `pass_on` accepts meanwhile are not returned."""

@@ -160,8 +160,17 @@ def _endpoints_cells(endpoints: Object, _: float) -> Cells:
         for port in subset.get("ports") or ()
         for address in subset.get("addresses") or ()
     ]
-    more = f" + {len(addresses) - 3} more..." if len(addresses) > 3 else ""
-    return {"Endpoints": ",".join(addresses[:3]) + more if addresses else "<none>"}
+    return {"Endpoints": _first_three(addresses, "<none>")}
+
+
+def _slice_cells(endpoint_slice: Object, _: float) -> Cells:
+    ports = [str(port["port"]) for port in endpoint_slice.get("ports") or ()]
+    addresses = [address for point in endpoint_slice.get("endpoints") or () for address in point["addresses"]]
+    return {"Ports": _first_three(ports, "<unset>"), "Endpoints": _first_three(addresses, "<unset>")}
+
+
+def _first_three(names: list[str], nothing: str) -> str:
+    return ",".join(names[:3]) + (f" + {len(names) - 3} more..." if len(names) > 3 else "") or nothing
 
 
 def _event_cells(event: Object, now: float) -> Cells:
@@ -317,6 +326,7 @@ _COMPUTED: Mapping[str, Callable[[Object, float], Cells]] = {
     "pods": pod_cells,
     "services": _service_cells,
     "endpoints": _endpoints_cells,
+    "endpointslices.discovery.k8s.io": _slice_cells,
     "events": _event_cells,
     "nodes": _node_cells,
     "persistentvolumeclaims": _claim_cells,

@@ -99,6 +99,7 @@ class ApiServer:
         self._watches = watches.LongRunningRequests(
             settings.watch_limit, None if self._observer is None else self._observer.count_long_running
         )
+        self._computed_kinds = computed_kinds.ComputedKinds(store, self._watches)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if is_websocket := scope["type"] == "websocket":
@@ -235,7 +236,7 @@ class ApiServer:
                 lambda call, send: self._serve_resource(call, receive, send, ("", "v1"), rest),
             )
         elif (computed := computed_kinds.match_path(version, rest)) is not None:
-            await computed_kinds.serve_computed_kind(call, send, self._store, computed)
+            await self._computed_kinds.serve(call, receive, send, computed)
         elif core and len(rest) == 3 and rest[0] == "namespaces" and rest[2] == "bindings":
             await self._serve_object(call, receive, send, Target(kinds.POD, rest[1], "", "binding"))
         elif rest[0] == "watch" and rest[1:]:
