@@ -20,6 +20,7 @@ from rowlock.accounts.user_credentials import UserCredentials
 from rowlock.api import Api
 from rowlock.archive.archive import Archive
 from rowlock.authentication.oidc.logins import OidcLogins
+from rowlock.controllers.file_reads import FileReads
 from rowlock.controllers.turn_budget import FairTurns
 from rowlock.curves.curves import Curve
 from rowlock.curves.event_records import EventFile, RunPlaces
@@ -44,7 +45,6 @@ from rowlock.workloads.figures.usage_series import PodUsageSource, UsageSeries
 MAX_BODY_BYTES = 4 * 1024 * 1024
 """Most bytes of a request body."""
 _FILTER, _MAX_QUOTED = "filterBy", 60
-_EVENT_FILE_READERS = 2
 MAX_TOKEN_BODY_BYTES = 16 * 1024
 """The same before authentication, since decoding JSON takes twenty times its size in memory."""
 
@@ -173,8 +173,7 @@ class AppContext:
     diagnose: Diagnose = None
     observe_ranks: ObserveRanks = None
     image_problems: ImageProblems = None
-    reading_event_files: FairTurns = field(default_factory=lambda: FairTurns(_EVENT_FILE_READERS))
-    """Turns of users to search for event files or to read them: each takes a thread for seconds."""
+    reading_event_files: FileReads = field(default_factory=FileReads)
     pod_remarks: PodRemarks = None
     """What a pod like this requests but does not get on this machine; None without embedded nodes."""
     usage: UsageSamples | None = None

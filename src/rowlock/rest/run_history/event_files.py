@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from typing import Any
 
 from rowlock import objects
 from rowlock.curves.curves import Curve
 from rowlock.curves.event_records import RunPlaces
-from rowlock.errors import Unsupported
+from rowlock.errors import Unavailable, Unsupported
 from rowlock.objects import Object
 from rowlock.rest.call import RestCall
 from rowlock.rest.run_history.past_workloads import PastRun
@@ -19,7 +18,7 @@ from rowlock.workloads.frameworks import checkpoints_owner
 
 async def show(call: RestCall) -> Any:
     """GET /runs/{id}/event-files: path, place (its directory below the one that was searched) and begin of each file, the oldest first.
-    Raises NotFound, Unsupported on a real cluster."""
+    Raises NotFound, Unavailable, Unsupported on a real cluster."""
     call.validate_query()
     run = await require_run(call, str(call.path["id"]))
     event_files = call.context.settings.event_files
@@ -27,8 +26,8 @@ async def show(call: RestCall) -> Any:
         raise Unsupported(
             "event files of a real cluster lie in the volumes of its pods, which this server does not see."
         )
-    async with call.context.reading_event_files.take(call.user):
-        found = await asyncio.to_thread(event_files.find, places_of(run))
+    places = places_of(run)
+    found = await call.context.reading_event_files.take_turn(call.user, lambda: event_files.find(places))
     return {"files": [{"path": f.path, "place": f.place, "begunAt": objects.timestamp(f.begun)} for f in found]}
 
 
@@ -37,8 +36,11 @@ async def read_curves(call: RestCall, run: PastRun) -> tuple[dict[str, Curve], l
     event_files = call.context.settings.event_files
     if event_files is None:
         return {}, []
-    async with call.context.reading_event_files.take(call.user):
-        return await asyncio.to_thread(event_files.read, places_of(run))
+    places = places_of(run)
+    try:
+        return await call.context.reading_event_files.take_turn(call.user, lambda: event_files.read(places))
+    except Unavailable as error:
+        return {}, [f"its event files are left out: {error.message}"]
 
 
 def places_of(run: PastRun) -> RunPlaces:
