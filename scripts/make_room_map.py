@@ -13,7 +13,7 @@ PACKAGE = REPO / "src" / "rowlock"
 PAGE = REPO / "docs" / "design" / "rooms.md"
 WORDS = ("errors", "objects", "kinds", "selectors", "quantity", "api", "submit_fields", "server_settings")
 ROOMS = (
-    "answers", "documents", "training", "scheduling", "workloads", "gangs", "diagnosis", "curves", "system", "controllers", "archive", "accounts", "audit", "authentication", "authorization",
+    "answers", "documents", "training", "scheduling", "workloads", "sweeps", "gangs", "diagnosis", "curves", "system", "controllers", "archive", "accounts", "audit", "authentication", "authorization",
     "http_server", "storage", "apiserver", "webhooks", "kubelet", "diagnostics",
     "kube", "rest", "simulator", "runtime", "sdk", "metrics", "browser", "identity", "kube_evidence", "kube_operator",
 )  # fmt: skip

@@ -10,7 +10,7 @@ from typing import Any, Literal, NotRequired, get_args, get_origin, get_type_hin
 
 from generated import REPO, write_or_check
 
-from rowlock.answers import Json, Time, accounts, cluster, live, workloads
+from rowlock.answers import Json, Time, accounts, cluster, live, sweeps, workloads
 
 TARGET = REPO / "ui" / "src" / "lib" / "answers.ts"
 HEAD = "// What the server answers. `make docs` writes this file from `src/rowlock/answers/`: change those types.\n"
@@ -19,7 +19,7 @@ SCALARS = (
     (int, "number"), (float, "number"), (NoneType, "null"),
 )  # fmt: skip
 TYPES = {
-    name: of for module in (workloads, live, cluster, accounts) for name, of in vars(module).items()
+    name: of for module in (workloads, live, cluster, accounts, sweeps) for name, of in vars(module).items()
     if is_typeddict(of) or get_origin(of) is Literal
 }  # fmt: skip
 

@@ -34,7 +34,7 @@ WORDS = {
     "documents",
     "__init__",
 }
-DECIDING = {"training", "scheduling", "workloads", "gangs", "diagnosis", "system", "curves"}
+DECIDING = {"training", "scheduling", "workloads", "sweeps", "gangs", "diagnosis", "system", "curves"}
 STOREYS: tuple[set[str], ...] = (
     WORDS,
     DECIDING,
@@ -68,6 +68,8 @@ MAY_NOT_IMPORT = {
 SIDEWAYS = {
     ("workloads", "training"),  # a workload is explained with the words of jobs
     ("workloads", "scheduling"),  # and of gangs
+    ("sweeps", "workloads"),  # a run is a workload
+    ("sweeps", "training"),  # and its job has ended or not
     ("gangs", "scheduling"),  # a job is dressed in the words of its scheduler
     ("gangs", "training"),  # its size is that of its job's replicas
     ("gangs", "workloads"),  # by what was submitted
@@ -102,7 +104,7 @@ FOLDERS = {
     ),
     "cli": (
         "grammar", "context", "interrupts", "live_lines", "output", "system_server", "server_json", "start", "session", "text_streams", "client",
-        "node_usage", "compute_flags", "lookups", "accounts", "login", "usage", "logs", "streams", "source", "history", "curves", "submit", "run",
+        "node_usage", "compute_flags", "lookups", "accounts", "login", "usage", "logs", "streams", "source", "history", "curves", "submit", "run", "sweep",
         "notebook", "verify", "commands", "runai_v2", "runai_v1", "runai_tree", "completion", "main",
     ),
 }  # fmt: skip

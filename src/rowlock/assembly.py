@@ -152,6 +152,7 @@ class Server:
             retention=Retention(options.keep_runs, options.archive_size),
             requires_unix_accounts=options.system is not None,
             accepts_loss=options.accept_loss,
+            sweep_key=server_files.ensure_token(self.data_dir / "sweep.key"),
         )
 
     async def run(self) -> None:
@@ -194,6 +195,7 @@ class Server:
                 issue_user_token=token_sources.user_token_issuer(api_settings),
                 oidc=provider.logins if provider else None,
                 look_up_token=provider.tokens.look_up if provider else None,
+                sweep_key=cluster.settings.sweep_key,
                 event_files=EventFiles(self.data_dir) if cluster.kubelet else None,
                 notify=notify_settings(self.options, server_denial),
                 read_program=cluster.kubelet.engine_images.read_program if cluster.kubelet else None,

@@ -25,9 +25,11 @@ from rowlock.archive.archive import Archive
 from rowlock.archive.database import put_samples
 from rowlock.archive.retention import Retention
 from rowlock.authentication.service_account_tokens import KEY_FILE, ServiceAccountTokens
+from rowlock.authentication.users import User
 from rowlock.authorization import bootstrap_policy
 from rowlock.authorization.pod_token_source import PodTokenSource
 from rowlock.authorization.rbac import RbacAuthorizer
+from rowlock.authorization.user_rights import UserRights
 from rowlock.controllers.key_maker import KeyMaker
 from rowlock.controllers.local_time_zone import read_local_zone
 from rowlock.controllers.supervisor import supervise
@@ -47,6 +49,8 @@ from rowlock.scheduling.controller import Scheduler
 from rowlock.scheduling.model.snapshot import SchedulerSettings as Planning
 from rowlock.storage import bootstrap
 from rowlock.storage.store import Store
+from rowlock.sweeps.controller import SweepController
+from rowlock.sweeps.sweep import SweepSubmitter
 from rowlock.system import registry as system
 from rowlock.system.ending_pods import ending_pods
 from rowlock.system.event_expiry import EVENT_TTL
@@ -86,6 +90,8 @@ class ClusterSettings:
     """Whether pods run only in projects that have a Unix account, because several users share the machine."""
     accepts_loss: bool = False
     """Whether to continue with a database that lacks changes which were once durable."""
+    sweep_key: str = ""
+    """With it the server seals sweeps; "" = there are none."""
     half_life: float = 0.0
     """The half-life of past usage in time-based fair share, in seconds; 0 = past usage does not count."""
 
@@ -222,9 +228,16 @@ class LocalCluster:
             *system.controllers(self.settings.ca_certificate, self.settings.event_ttl),
             fake_nodes.FakeKubelet(),
         ]
+        if self.settings.sweep_key:
+            active.append(SweepController(self.settings.sweep_key.encode(), self._may_create))
         if self.scheduler is not None:
             active += [PodGroupController(), JobSetGroupController(), LostGroupController(), self.scheduler]
         return active
+
+    def _may_create(self, submitter: SweepSubmitter, kind: Kind, namespace: str) -> bool:
+        """Whether the submitter of a sweep may, now, create jobs of a kind in a namespace."""
+        rights = UserRights(self.authorizer, User(submitter.user, submitter.groups))
+        return submitter.is_owner or rights.allows("create", kind, namespace)
 
     async def run(self) -> None:
         """Run the controllers, the kubelet and its diagnostics until cancelled."""

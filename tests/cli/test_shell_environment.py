@@ -3,7 +3,7 @@
 import pytest
 
 from rowlock.cli.grammar import CommandError
-from rowlock.cli.run.command import _program_name
+from rowlock.cli.run.command import program_name
 from rowlock.cli.run.shell_environment import collect, describe, describe_unsent, of_parent
 
 
@@ -79,4 +79,4 @@ def test_what_is_no_text_is_named() -> None:
     ],
 )
 def test_a_job_is_called_after_what_it_runs(command: str, name: str) -> None:
-    assert _program_name(command.split()) == name
+    assert program_name(command.split()) == name

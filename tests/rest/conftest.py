@@ -137,6 +137,7 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
             user="ana",
             cluster_id=CLUSTER,
             version="1.0",
+            sweep_key="sealed",
             accounts=UserAccounts(tmp_path / FILE_NAME),
             credentials=UserCredentials.open(tmp_path),
             event_files=EventFiles(tmp_path),

@@ -257,7 +257,7 @@ class EmbeddedServed(Served):
             return self._issue(f"app:{name}") if secret == f"secret of {name}" else None
 
         return RestSettings(
-            token=TOKEN, user="ana", version="1.0", accounts=self.accounts,
+            token=TOKEN, user="ana", version="1.0", sweep_key="sealed", accounts=self.accounts,
             credentials=UserCredentials.open(self.data), issue_user_token=issue_to_user, issue_token=issue,
             authenticate_token=lambda token, _: self._find_principal(token),
             oidc=self._provider.logins if self._provider else None, look_up_token=self._provider.tokens.look_up if self._provider else None,

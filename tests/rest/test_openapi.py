@@ -110,6 +110,7 @@ BODIES: dict[str, Any] = {
     "ManifestRequest": {"metadata": {"name": "manifest", "projectId": "team-a"}, "manifest": JOB},
     "ManifestUpdate": {"metadata": {"priority": "low"}},
     "DistributedCreationRequest": {**SUBMIT, "name": "dist"}, "StandardCreationRequest": {**SUBMIT, "name": "alone"},
+    "SweepRequest": {"name": "sweep", "parameters": {"lr": "0.1,0.2"}, "workload": {**SUBMIT, "spec": {"image": "i", "command": "train {lr}"}}},
     "BatchRequest": {"ids": ["none"], "action": "delete"}, "ResourcesRequests": QUOTA,
     "ProjectRequest": {"name": "new", "resources": QUOTA}, "ProjectUpdate": {"description": "x", "resources": QUOTA},
     "DepartmentRequest": {"name": "new", "resources": QUOTA},

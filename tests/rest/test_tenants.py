@@ -83,6 +83,7 @@ class Tenancy:
             self.store,
             RestSettings(
                 token=OWNER,
+                sweep_key="sealed" * 8,
                 authenticate_token=rest_authenticator(settings, authorizer),
                 accounts=accounts,
                 credentials=UserCredentials.open(directory),
@@ -122,6 +123,12 @@ class Tenancy:
                 answer = await self.ask(OWNER, "POST", f"/api/v1/workloads/{word}", body)
                 assert answer.status_code == 202, answer.text
                 self.ids[f"{project} {word}"] = answer.json()["workloadId"]
+            answer = await self.ask(
+                OWNER, "POST", SWEEPS, {**sweep(self.ids[f"{project} project"]), "name": f"sweep-{mark}"}
+            )
+            assert answer.status_code == 202, answer.text
+            for rest in ("", "/stop", "/resume"):
+                self.ids[f"{project} {SWEEPS}/{{id}}{rest}"] = answer.json()["id"]
             for path, body_of in ASSETS.items():
                 body = body_of(self.ids[f"{project} project"])
                 body["meta"]["name"] = f"{path.rpartition('/')[2] if 'credentials' in path else 'asset'}-{mark}"
@@ -255,6 +262,12 @@ def template(project: str) -> dict[str, Any]:
     return {"meta": {"name": "new", "scopeType": "project", "scopeId": project}, "spec": {"image": "i"}}
 
 
+def sweep(project: str) -> dict[str, Any]:
+    spec = {"image": "i", "noWorkers": True, "distributedFramework": "PyTorch"}
+    return {"name": "new", "parameters": {"x": "1..3"}, "workload": {"projectId": project, "spec": spec}}
+
+
+SWEEPS = "/api/v1/sweeps"
 ASSETS: dict[str, Callable[[str], dict[str, Any]]] = {
     "/api/v1/asset/environment": asset({"image": "i"}),
     "/api/v1/asset/compute": asset({"cpuCoreRequest": 1}),
@@ -279,6 +292,7 @@ BODIES: dict[str, Callable[[str], dict[str, Any]]] = {
     "/api/v1/authorization/access-rules": lambda project: {"subjectId": "new", "subjectType": "user", "roleId": 4, "scopeType": "project", "scopeId": project},
     "/api/v2/workloads": lambda project: {"metadata": {"name": "new", "projectId": project}, "manifest": {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "spec": {"pytorchReplicaSpecs": {"Master": {"template": {"spec": {"containers": [{"name": "pytorch", "image": "i"}]}}}}}}},
     "/api/v1/notify/test": lambda project: {"projectId": project, "notify": {"url": "http://127.0.0.1:9/"}},
+    SWEEPS: sweep,
     "/api/v1/check": lambda project: {"objects": [{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "new"}, "spec": {"containers": [{"name": "a", "image": "b"}]}}], "project": project},
 }  # fmt: skip
 QUERIES = {
@@ -510,7 +524,7 @@ def test_the_assets_of_ones_own_project(person: str, may_change: bool) -> None:
 
     async def check(tenancy: Tenancy) -> None:
         token = person * 8
-        order = ["GET", "PUT", "PATCH", "DELETE"]
+        order = ["GET", "PUT", "PATCH", "POST", "DELETE"]
         for method, path, _ in sorted(BY_SCOPE["asset"], key=lambda one: order.index(one[0])):
             where = path.replace("{id}", tenancy.ids[f"mine {path}"])
             body = {"meta": {"name": "changed"}} if method in ("PUT", "PATCH") else None

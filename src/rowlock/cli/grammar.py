@@ -151,6 +151,12 @@ def resolve(root: Group, argv: list[str], shared: tuple[Flag, ...]) -> tuple[Com
         shared_args += _pop_shared_flags(args, shared)
         if args and args[0] in ("-h", "--help"):
             return node, " ".join(path), []
+        if (
+            node.default and "--" in args and find_command(node, args[0]) is None
+        ):  # the default verb runs what comes after --
+            path.append(node.default)
+            node = find_command(node, node.default) or node
+            continue
         if not args or (args[0].startswith("-") and node.default):
             if not node.default:
                 return node, " ".join(path), []

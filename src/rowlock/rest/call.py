@@ -6,6 +6,7 @@ import getpass
 import os
 import time
 import uuid
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -105,6 +106,8 @@ class RestSettings:
     """Logins at the identity provider; None when none is configured."""
     dialect: Dialect | None = None
     """How jobs request gang scheduling from a real cluster's scheduler; None for the embedded scheduler."""
+    sweep_key: str = ""
+    """With it the server seals sweeps; "" = it makes no runs of them."""
     event_files: RunEventFiles | None = None
     """The event files of runs; None without embedded nodes: then they lie in volumes that this server does not see."""
     notify: NotifySettings = field(default_factory=NotifySettings)
@@ -201,6 +204,8 @@ class AppContext:
     """The items that lists of workloads showed last, cached for all requests."""
     sorted_rows: SortedRows = field(default_factory=SortedRows)
     """The whole list of workloads in recently requested orders, cached for all requests."""
+    run_metrics: OrderedDict[str, dict[str, tuple[float, float, float]]] = field(default_factory=OrderedDict)
+    """Metrics of runs of sweeps that have ended (`rest/sweeps/metrics.py`), for all requests."""
     events: EventIndex | None = None
     """An index of Events by object; None when the cluster is queried directly (the embedded store is in memory)."""
     drain: Drain | None = None

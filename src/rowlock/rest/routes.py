@@ -27,6 +27,8 @@ from rowlock.rest.policies import policies
 from rowlock.rest.rights import EVERYBODY, Right
 from rowlock.rest.run_history import curves, event_files, past_logs, past_workloads, runs
 from rowlock.rest.run_history.past_workloads import or_past
+from rowlock.rest.sweeps import routes as sweeps
+from rowlock.rest.sweeps import submits as sweep_submits
 from rowlock.rest.workload_routes import (
     batch,
     dictionaries,
@@ -45,6 +47,7 @@ from rowlock.workloads.policies.policy import TYPES as POLICY_TYPES
 RUNAI_DOOR = "/runai"
 """The path prefix below which only Run:ai's API is served, as Run:ai's own clients expect it."""
 
+_SWEEPS = "/api/v1/sweeps"
 _WORKLOADS, _CLUSTERS, _NODES = "/api/v1/workloads", "/api/v1/clusters", "/api/v1/nodes"
 _POOLS, _ASSETS, _TEMPLATES = "/api/v1/node-pools", "/api/v1/asset", "/api/v1/workload-templates"
 _PROJECTS, _DEPARTMENTS = "/api/v1/org-unit/projects", "/api/v1/org-unit/departments"
@@ -168,6 +171,12 @@ ROUTES: tuple[RouteRow, ...] = (
     ("GET", "/api/v1/runs/{id}", _READ_LOGS, runs.show),
     ("GET", "/api/v1/runs/{id}/curves", _READ_LOGS, curves.show),
     ("GET", "/api/v1/runs/{id}/event-files", _READ_LOGS, event_files.show),
+    ("GET", _SWEEPS, _LIST_ASSETS, sweeps.index),
+    ("POST", _SWEEPS, _SUBMIT, sweep_submits.create),
+    ("GET", f"{_SWEEPS}/{{id}}", _READ_ASSET, sweeps.show),
+    ("DELETE", f"{_SWEEPS}/{{id}}", _DELETE_ASSET, sweeps.delete),
+    ("POST", f"{_SWEEPS}/{{id}}/stop", _CHANGE_ASSET, sweeps.stop),
+    ("POST", f"{_SWEEPS}/{{id}}/resume", _CHANGE_ASSET, sweeps.resume),
     ("GET", _PROJECTS, _LIST_PROJECTS, projects.index),
     ("POST", _PROJECTS, _CREATE_PROJECT, projects.create),
     ("GET", f"{_PROJECTS}/count", _LIST_PROJECTS, projects.count),

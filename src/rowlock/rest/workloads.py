@@ -43,7 +43,7 @@ from rowlock.workloads import list_query, runai_json, submission
 from rowlock.workloads import pods as ranks
 from rowlock.workloads.feasibility import infeasible_cause, queue_limit_cause, too_many_pods_message
 from rowlock.workloads.inventory.nodes import has_simulated_gpus
-from rowlock.workloads.objects import Submitter, plan_submit
+from rowlock.workloads.objects import SubmitPlan, Submitter, plan_submit
 from rowlock.workloads.phase import STOPPED_BY_ANNOTATION, V1_STATUSES, WorkloadStatus
 from rowlock.workloads.projects import Project
 from rowlock.workloads.runai_json import Workload
@@ -98,25 +98,11 @@ async def submit_workload(call: RestCall, request: Submission, to_json: Callable
     dry_run = call.flag("dryRun")
     cache = call.context.cache
     project = _find_project(cache, request)
-    _check_cluster(cache, request)
-    _check_kind_is_served(cache, request.framework.kind)
-    await _check_feasible(call, request, project)
-    _check_room(call, request)
-    identity = submit_identity(call, project, request)
+    identity = submit_identity(call, project, request.framework.kind.plural, request.name)
     if request.is_name_prefix:
         request = _generate_name(request, identity)
-    request = replace(request, registries=submits.registry_secrets(call, project))
-    source = "CLI" if "rowlock-cli" in call.request.headers.get("user-agent", "") else "Other"
-    call.require("create", request.framework.kind, project.namespace)
-    credentials = secrets_of_submit(call, request, only_shown=dry_run)
-    plan = plan_submit(request, project, Submitter(identity, call.user, source), credentials)
-    job = await dress_for_scheduler(call, plan.job, lambda dialect, classes: dialect.dress(plan.job, request, classes))
-    plan = replace(plan, job=job)
-    if call.flag("requireImages") and (problems := await image_problems(call, kinds.by_object(job), job)):
-        raise BadRequest(problems[0], causes=[Cause("unknown", problem, "spec.image") for problem in problems])
-    await check_pods(call, job, request.body)
-    remarks = machine_remarks(call, kinds.by_object(job), job)
-    call.notices.extend(remarks)
+    plan, remarks = await plan_workload(call, request, project, identity, dry_run=dry_run)
+    job = plan.job
     if dry_run:
         await require_queue(call, job)
         await try_creation(call, plan.all_objects())
@@ -132,7 +118,33 @@ async def submit_workload(call: RestCall, request: Submission, to_json: Callable
     return JsonResult(202, to_json(workload))
 
 
+async def plan_workload(
+    call: RestCall, request: Submission, project: Project, identity: str, *, dry_run: bool
+) -> tuple[SubmitPlan, list[str]]:
+    """What a submit of the caller would create, checked but for its name, and remarks, which are also added to the call's notices. Raises
+    BadRequest, Forbidden."""
+    cache = call.context.cache
+    _check_cluster(cache, request)
+    _check_kind_is_served(cache, request.framework.kind)
+    await _check_feasible(call, request, project)
+    _check_room(call, request)
+    request = replace(request, registries=submits.registry_secrets(call, project))
+    source = "CLI" if "rowlock-cli" in call.request.headers.get("user-agent", "") else "Other"
+    call.require("create", request.framework.kind, project.namespace)
+    credentials = secrets_of_submit(call, request, only_shown=dry_run)
+    plan = plan_submit(request, project, Submitter(identity, call.user, source), credentials)
+    job = await dress_for_scheduler(call, plan.job, lambda dialect, classes: dialect.dress(plan.job, request, classes))
+    plan = replace(plan, job=job)
+    if call.flag("requireImages") and (problems := await image_problems(call, kinds.by_object(job), job)):
+        raise BadRequest(problems[0], causes=[Cause("unknown", problem, "spec.image") for problem in problems])
+    await check_pods(call, job, request.body)
+    remarks = machine_remarks(call, kinds.by_object(job), job)
+    call.notices.extend(remarks)
+    return plan, remarks
+
+
 def _find_project(cache: InformerCache, request: Submission) -> Project:
+    """The project of a submit. Raises BadRequest, and Conflict while it is being deleted."""
     project = cache.project(request.project)
     if project is None:
         message = unknown_project(cache, request.project)

@@ -290,7 +290,7 @@ def print_restore(data_dir: str, file: str) -> int:
 # holds. The archive's database is copied in its own transaction; the logs that it names are complete.
 
 SMALL_FILES = (
-    "ca.crt", "ca.key", "server.crt", "server.key", "service-account.key", "token", "config.json", "accounts.json", "credentials.json",
+    "ca.crt", "ca.key", "server.crt", "server.key", "service-account.key", "sweep.key", "token", "config.json", "accounts.json", "credentials.json",
 )  # fmt: skip
 """Certificates, keys, tokens and accounts; those that exist are included."""
 ARCHIVE = "archive/archive.db"

@@ -77,7 +77,7 @@ class BusyWorld:
         self.archive = Archive(directory / "archive", clock=self.clock)
         scheduler = Scheduler()
         settings = RestSettings(
-            user="ana", cluster_id=CLUSTER, version="1.0", accounts=UserAccounts(directory / FILE_NAME, clock=self.clock),
+            user="ana", cluster_id=CLUSTER, version="1.0", sweep_key="sealed", accounts=UserAccounts(directory / FILE_NAME, clock=self.clock),
             credentials=UserCredentials(directory / "credentials.json", clock=self.clock), event_files=EventFiles(directory),
         )  # fmt: skip
         self.rest = RestApi(

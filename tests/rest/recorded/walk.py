@@ -73,6 +73,7 @@ class Recording:
         }
         self.ids["/api/v1/workload-templates"] = self.ids["/api/v1/workload-templates/distributed"]
         self.ids["/api/v2/workloads"] = self.names["manifest"]
+        self.ids["/api/v1/sweeps"] = world.made("/api/v1/sweeps", BODIES["SweepRequest"])["id"]
 
     def _fill_cluster(self) -> None:
         world = self.world
@@ -115,10 +116,16 @@ class Recording:
         world.settle(10)
 
     def _make_assets(self) -> None:
-        """One of each kind that is made with a POST and shown by its id, except for workloads."""
+        """One of each kind that is made with a POST and shown by its id, except for workloads and sweeps."""
         shown = {path for _, path in OPERATIONS}
         for (method, path), operation in OPERATIONS.items():
-            if method != "POST" or f"{path}/{{id}}" not in shown or path in self.ids or "workloads" in path:
+            if (
+                method != "POST"
+                or f"{path}/{{id}}" not in shown
+                or path in self.ids
+                or "workloads" in path
+                or "sweeps" in path
+            ):
                 continue
             body = {**BODIES[operation.body]}
             place = next((word for word in ("meta", "metadata") if word in body), "")

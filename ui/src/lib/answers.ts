@@ -1299,3 +1299,57 @@ export interface PolicyHeader {
 export interface Policies {
   policies: PolicyHeader[];
 }
+
+export type SweepPhase = "Running" | "Stopped" | "Completed" | "Refused";
+
+export interface SweepCounts {
+  total: number;
+  begun: number;
+  unfinished: number;
+  completed: number;
+  failed: number;
+  deleted: number;
+}
+
+export interface RunMetric {
+  best: number | null;
+  last: number | null;
+}
+
+export interface SweepRun {
+  index: number;
+  name: string;
+  id: string;
+  phase: string;
+  message: string;
+  parameters: Record<string, unknown>;
+  metric: RunMetric | null;
+  command: string[];
+}
+
+export interface Sweep {
+  id: string;
+  name: string;
+  projectName: string;
+  namespace: string;
+  createdAt: string;
+  createdBy: string;
+  phase: SweepPhase;
+  message: string;
+  search: string;
+  seed: number;
+  maxParallel: number;
+  parameters: string[];
+  submitCommand: string;
+  runs: SweepCounts;
+}
+
+export interface SweepDetailed extends Sweep {
+  metrics: string[];
+  best: number | null;
+  entries: SweepRun[];
+}
+
+export interface Sweeps {
+  sweeps: Sweep[];
+}

@@ -15,6 +15,7 @@ from rowlock.cli.context import (
 )
 from rowlock.cli.grammar import Command, Flag, Group
 from rowlock.cli.start.settings import FLAGS, REAL_FLAGS
+from rowlock.cli.sweep.tree import sweep_group
 from rowlock.server_settings import SETTINGS
 
 _YES = Flag("-y --yes", "switch", "do not ask")
@@ -95,6 +96,7 @@ RUN = Command(
     ), "[COMMAND...]", eager=True,
 )  # fmt: skip
 
+SWEEPS = sweep_group(RUN.flags if isinstance(RUN.flags, tuple) else ())
 VERIFY_RESUME = Command(
     "verify-resume", "Prove that a killed training program resumes exactly.", "verify.command:verify_resume", "", (
         Flag("-n --nproc", "int", "number of ranks, as processes of this machine", 1, value="N"),
@@ -368,7 +370,7 @@ SHARED = (DATA_DIR, PROJECT)
 """Flags that may stand before the verb."""
 
 ROOT = Group("rowlock", "Distributed training on one machine, with the tools of a Kubernetes cluster.", (
-    UP, DOWN, STATUS, UI, LOGIN, LOGOUT, WHOAMI, KUBECONFIG, RUN, VERIFY_RESUME, LIST, TOP, DESCRIBE, LOGS, HISTORY, SHOW, DIFF, RERUN, MOVE, PLOT, TENSORBOARD, NOTEBOOK, EXEC, ATTACH, PORT_FORWARD, WAIT, SUSPEND, RESUME,
+    UP, DOWN, STATUS, UI, LOGIN, LOGOUT, WHOAMI, KUBECONFIG, RUN, SWEEPS, VERIFY_RESUME, LIST, TOP, DESCRIBE, LOGS, HISTORY, SHOW, DIFF, RERUN, MOVE, PLOT, TENSORBOARD, NOTEBOOK, EXEC, ATTACH, PORT_FORWARD, WAIT, SUSPEND, RESUME,
     DELETE, CHECK, EXPLAIN, WHY, PROJECTS, USERS, ROLES, ACCESS_RULES, APPLICATIONS, SCHEDULER, SIMULATE, NOTIFY, BUILD, IMAGES, BACKUP, RESTORE, DOCTOR, DIFF_ENGINES, MANIFESTS, COMPLETION, COMPLETE, VERSION,
 ), foreign_commands=(
     ("submit start-job launch", "`rowlock run -- python train.py` submits a command, `rowlock run -d` does not follow it."),

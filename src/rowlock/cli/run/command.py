@@ -37,7 +37,7 @@ from rowlock.cli.submit.sending import message_in_flags, send_submit
 if TYPE_CHECKING:
     from rowlock.cli.source.working_copy import WorkingCopy
 
-_FLAG_OF = {
+FLAG_OF = {
     "name": "--name", "spec.image": "--image", "spec.numWorkers": "--nnodes",
     "spec.compute.cpuCoreRequest": "--cpu", "spec.compute.cpuMemoryRequest": "--memory",
     "spec.compute.gpuDevicesRequest": "--gpu", "spec.compute.gpuPortionRequest": "--gpu",
@@ -52,19 +52,7 @@ class Terminated(BaseException):
 
 def run(line: CommandLine) -> int:
     command = [*line.words, *(line.rest or [])]
-    _check_minimums(line)
-    line.set_values(nproc_per_node=parse_processes(line.nproc_per_node, line.gpu))
-    if not command and (line.image == HOST_IMAGE or line.nproc_per_node != 1):
-        raise CommandError("say what to run: `rowlock run [flags] -- python train.py …`", 2)
-    if line.nproc_per_node != 1 and are_arguments(line, command):
-        raise CommandError(
-            f"--nproc-per-node: torchrun would start {command[0]}, but that is an argument of the image's own program: "
-            "say what to run, `rowlock run [flags] -- python train.py …`",
-            2,
-        )
-    if line.image == HOST_IMAGE:
-        _check_program(line, command[0])
-        _check_working_directory(line)
+    check_command(line, command)
     source.check(line)
     if line.replace and not line.name:
         raise CommandError("--replace needs the --name of the job that is replaced", 2)
@@ -81,6 +69,24 @@ def run(line: CommandLine) -> int:
     return saves.run_on_save(line, command, start)
 
 
+def check_command(line: CommandLine, command: list[str]) -> None:
+    """Raise CommandError for numbers that are too small, and for a command that cannot run as the flags say. Sets the number of processes
+    per pod."""
+    _check_minimums(line)
+    line.set_values(nproc_per_node=parse_processes(line.nproc_per_node, line.gpu))
+    if not command and (line.image == HOST_IMAGE or line.nproc_per_node != 1):
+        raise CommandError("say what to run: `rowlock run [flags] -- python train.py …`", 2)
+    if line.nproc_per_node != 1 and are_arguments(line, command):
+        raise CommandError(
+            f"--nproc-per-node: torchrun would start {command[0]}, but that is an argument of the image's own program: "
+            "say what to run, `rowlock run [flags] -- python train.py …`",
+            2,
+        )
+    if line.image == HOST_IMAGE:
+        _check_program(line, command[0])
+        _check_working_directory(line)
+
+
 class PreparedRun(NamedTuple):
     """A request that is ready to be submitted: its body and REST path, the number of pods, the shell environment that is sent
     along, the copy of the source in which it runs, and its console."""
@@ -93,7 +99,7 @@ class PreparedRun(NamedTuple):
     path: str = f"{WORKLOADS}/distributed"
     pods: int = 0
     """0 = unknown."""
-    flag_of: Mapping[str, str] = MappingProxyType(_FLAG_OF)
+    flag_of: Mapping[str, str] = MappingProxyType(FLAG_OF)
     """Field of the request → its name in refusals."""
     beginning: str = ""
     """A sentence about the checkpoints that the job resumes from, or does not use."""
@@ -302,7 +308,7 @@ def find_server(line: CommandLine, *, remedy: str = "name an image with --image"
     return client.connect(line)
 
 
-def _program_name(command: list[str]) -> str:
+def program_name(command: list[str]) -> str:
     """A short name for what a command runs: its script, or the last part of its module (`python -m pkg.train`)."""
     words = iter(command)
     is_python = os.path.basename(command[0]).startswith(("python", "torchrun"))
@@ -320,7 +326,7 @@ def _free_name(server: ServerClient, line: CommandLine, command: list[str]) -> s
     if line.name:
         return str(line.name)
     base = (
-        _program_name(command)
+        program_name(command)
         if command and not are_arguments(line, command)
         else os.path.basename(line.image.partition(":")[0]).rsplit(".", 1)[0]
     )

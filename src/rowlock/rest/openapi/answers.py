@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import NoneType, UnionType
 from typing import Any, Literal, NotRequired, Union, get_args, get_origin, get_type_hints, is_typeddict
 
-from rowlock.answers import Json, Time, accounts, cluster, workloads
+from rowlock.answers import Json, Time, accounts, cluster, sweeps, workloads
 from rowlock.rest.openapi.asset_schemas import credential_answers, user_credential_answers
 from rowlock.rest.openapi.vocabulary import (
     ANYTHING,
@@ -54,7 +54,7 @@ def describe(answer: Any) -> Schema:
     )
 
 
-_MODULES = (workloads, cluster, accounts)
+_MODULES = (workloads, cluster, accounts, sweeps)
 _LISTS = {"Clusters": cluster.Clusters, "Users": accounts.Users, "Roles": accounts.Roles}
 RECORDS = {name: of for module in _MODULES for name, of in vars(module).items() if is_typeddict(of)}
 """Every record of an answer, by name."""

@@ -75,6 +75,15 @@ def _workload_operations() -> Iterator[tuple[str, str, Operation]]:
     yield "GET", "runs/{id}/event-files", Operation("EventFiles")
 
 
+def _sweep_operations() -> Iterator[tuple[str, str, Operation]]:
+    yield "GET", "sweeps", Operation("Sweeps", query=("project", "name"))
+    yield "POST", "sweeps", Operation("Sweep", 202, "SweepRequest", ("dryRun",))
+    yield "GET", "sweeps/{id}", Operation("SweepDetailed", query=("metric", "order"))
+    yield "DELETE", "sweeps/{id}", Operation("Accepted", 202)
+    yield "POST", "sweeps/{id}/stop", Operation("Accepted", 202)
+    yield "POST", "sweeps/{id}/resume", Operation("Accepted", 202)
+
+
 def _organisation_operations() -> Iterator[tuple[str, str, Operation]]:
     for word, name, more in (
         ("org-unit/projects", "Project", ("verbosity", "memoryUnitMb")), ("org-unit/departments", "Department", ("verbosity",)),
@@ -215,6 +224,7 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
     (method, f"/api/v2/{path[3:]}" if path.startswith("v2/") else f"/api/v1/{path}"): operation
     for rows in (
         _workload_operations(),
+        _sweep_operations(),
         _organisation_operations(),
         _account_operations(),
         _inventory_operations(),

@@ -103,6 +103,9 @@ REQUESTS: dict[str, Schema] = {
     "StandardSpec": _spec_schema(tuple(name for name in _ALL if name not in submit_fields.DISTRIBUTED)),
     "DistributedCreationRequest": _submit_schema("DistributedSpec", distributed=True),
     "StandardCreationRequest": _submit_schema("StandardSpec", distributed=False),
+    "SweepRequest": with_optional(
+        record(name=TEXT, workload=OBJECT), parameters=OBJECT, search=choice("grid", "random"), samples=WHOLE, seed=WHOLE,
+        maxParallel=WHOLE, file=TEXT, command=TEXT),
     "BatchRequest": record(ids=list_of(TEXT), action=choice("delete", "suspend", "resume")),
     "ResourcesRequest": {"type": "object", "properties": {
         "nodePool": OBJECT, **{name: TEXT if name == "priority" else _BOUNDS for name in sorted(EVERYTHING_GIVEN)}}},

@@ -19,6 +19,7 @@ from rowlock.rest.call import RestCall
 from rowlock.rest.log_streams.options import parse_count
 from rowlock.rest.run_history import event_files, past_logs
 from rowlock.rest.run_history.past_logs import Life
+from rowlock.rest.run_history.past_workloads import PastRun
 from rowlock.rest.run_history.runs import require_run
 from rowlock.workloads import pods as ranks
 
@@ -36,6 +37,12 @@ async def show(call: RestCall) -> Any:
     query = call.validate_query("rank", "points")
     rank, most = parse_count(query, "rank"), parse_count(query, "points")
     run = await require_run(call, str(call.path["id"]))
+    found, label, notes = await read_curves(call, run, rank)
+    return {"rank": label, "curves": [_curve_json(name, curve, most) for name, curve in found.items()], "notes": notes}
+
+
+async def read_curves(call: RestCall, run: PastRun, rank: int | None) -> tuple[dict[str, Curve], str, list[str]]:
+    """The curves of a run by metric, the label of the rank that printed them, and notes about what is left out. Raises BadRequest."""
     job = run.record.body["job"]
     lives = past_logs.choose_container(await past_logs.find_lives(call, run.record.uid), "", job)
     pod, label = _choose_rank(job, lives, rank)
@@ -49,9 +56,7 @@ async def show(call: RestCall) -> Any:
             notes.append(f"attempt {number} is left out: {error.message}")
     written, left_out = await event_files.read_curves(call, run) if rank is None else ({}, [])
     found = {**written, **{name: curve for name, curve in reader.curves.items() if curve.points}}
-    curves = [_curve_json(name, curve, most) for name, curve in found.items()]
-    notes += left_out
-    return {"rank": label, "curves": curves, "notes": notes}
+    return found, label, notes + left_out
 
 
 def _choose_rank(job: Object, lives: list[Life], rank: int | None) -> tuple[str, str]:

@@ -20,7 +20,6 @@ from rowlock.rest.informers import InformerCache
 from rowlock.rest.workload_routes.gang_objects import create_gang
 from rowlock.workloads.objects import WORKLOAD_ID, SubmitPlan
 from rowlock.workloads.projects import Project
-from rowlock.workloads.submission import Submission
 
 MAX_KEY_LENGTH = 255
 _SUBMITS = uuid.UUID("6f2b8f5e-6a0c-4d0b-9a55-0d6a1f0c7b1e")
@@ -28,14 +27,14 @@ _SUBMITS = uuid.UUID("6f2b8f5e-6a0c-4d0b-9a55-0d6a1f0c7b1e")
 _OPTIONS = WriteOptions(manager="rowlock")
 
 
-def submit_identity(call: RestCall, project: Project, request: Submission) -> str:
-    """The id of the workload: random, or with a key the same for every attempt of this user. Raises BadRequest."""
+def submit_identity(call: RestCall, project: Project, plural: str, name: str) -> str:
+    """The id of what is created (`plural`, `name`): random, or with a key the same for every attempt of this user. Raises BadRequest."""
     key = call.request.headers.get(submit_fields.KEY_HEADER, "")
     if not key:
         return call.context.new_id()
     if len(key) > MAX_KEY_LENGTH:
         raise BadRequest(f"the header Idempotency-Key has {len(key)} characters; the limit is {MAX_KEY_LENGTH}")
-    words = (call.user, project.namespace, request.framework.kind.plural, request.name, key)
+    words = (call.user, project.namespace, plural, name, key)
     return str(uuid.uuid5(_SUBMITS, "\n".join(words)))
 
 

@@ -1,0 +1,78 @@
+"""The best and the last value of a metric in each run of a sweep, from the curves that the runs left."""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+from collections.abc import Iterable
+
+from rowlock.answers import sweeps as answers
+from rowlock.controllers.turn_budget import TurnBudget
+from rowlock.curves.curves import Curve
+from rowlock.errors import ApiError
+from rowlock.rest.call import RestCall
+from rowlock.rest.run_history.curves import read_curves
+from rowlock.rest.run_history.runs import require_run
+
+Extremes = dict[str, tuple[float, float, float]]
+"""Metric → its lowest, highest and last value; NaN where there is no number."""
+KnownMetrics = OrderedDict[str, Extremes]
+"""Id of a run that has ended → its metrics. Logs are long, and those of ended runs do not change."""
+_MOST_KNOWN = 5_000
+
+
+def extremes_of(curve: Curve) -> tuple[float, float, float]:
+    """The lowest, highest and last value of a curve."""
+    numbers = [y for _, y in curve.points if not math.isnan(y)]
+    if not numbers:
+        return math.nan, math.nan, math.nan
+    return min(numbers), max(numbers), curve.points[-1][1]
+
+
+async def add_metrics(call: RestCall, runs: list[answers.SweepRun], metric: str, *, is_max: bool) -> set[str]:
+    """Set the `metric` of each run that has this one; returns the names of all metrics of the runs. A run whose log cannot be read has
+    none."""
+    names: set[str] = set()
+    budget = TurnBudget()
+    for run in runs:
+        if run["phase"] == "Waiting":
+            continue
+        found = await _read_extremes(call, run)
+        names.update(found)
+        if metric in found:
+            low, high, last = found[metric]
+            run["metric"] = {"best": _number(high if is_max else low), "last": _number(last)}
+        await budget.pause_if_due()
+    return names
+
+
+async def _read_extremes(call: RestCall, run: answers.SweepRun) -> Extremes:
+    known, identity = call.context.run_metrics, run["id"]
+    if identity in known:
+        known.move_to_end(identity)
+        return known[identity]
+    try:
+        past = await require_run(call, identity)
+        curves, _, notes = await read_curves(call, past, None)
+    except ApiError:
+        return {}  # it has not started, or nothing is kept of it
+    found = {name: extremes_of(curve) for name, curve in curves.items() if curve.points}
+    if run["phase"] in ("Completed", "Failed", "Deleted") and past.record.finished and not notes:
+        known[identity] = found
+        while len(known) > _MOST_KNOWN:
+            known.popitem(last=False)
+    return found
+
+
+def sort_runs(runs: Iterable[answers.SweepRun], *, is_max: bool) -> list[answers.SweepRun]:
+    """The runs with the best value of their metric first; those without one last, in the order of their numbers."""
+
+    def rank(run: answers.SweepRun) -> tuple[bool, float, int]:
+        best = run["metric"]["best"] if run["metric"] else None
+        return best is None, (-best if is_max else best) if best is not None else 0.0, run["index"]
+
+    return sorted(runs, key=rank)
+
+
+def _number(value: float) -> float | None:
+    return value if math.isfinite(value) else None

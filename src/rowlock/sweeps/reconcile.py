@@ -1,0 +1,98 @@
+"""Which runs of a sweep are made now. Pure: the same sweep and jobs give the same answer.
+
+Runs are made in the order of their numbers, as long as fewer than `maxParallel` of them are unfinished. A run's job has the name that follows
+from its number, so that it can be made only once. How many have begun is noted in the ConfigMap after their jobs are there: a crash in between
+loses nothing, and a run that a user deletes later is not made again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from rowlock import kinds, objects
+from rowlock.api import Create, Decision, Patch, Record, Write
+from rowlock.objects import Object
+from rowlock.sweeps.sweep import BEGUN_ANNOTATION, Sweep, begun_runs, is_stopped
+from rowlock.sweeps.template import build_run
+from rowlock.training.conditions import FAILED, SUCCEEDED
+
+EVENT_SOURCE = "rowlock-sweeps"
+MOST_CREATED = 64
+"""Most jobs made in one turn; their changes are the reason for the next turn."""
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedSweep:
+    """A sweep and what there is of it."""
+
+    config_map: Object
+    sweep: Sweep
+    runs: Mapping[int, bool]
+    """Number → whether it has ended, of the runs that exist."""
+    is_taken: Callable[[str], bool] = lambda _: False
+    """Whether a workload that is no run of the sweep has this name."""
+    may_create: bool = True
+    """Whether the submitter may still make such jobs."""
+
+    @property
+    def begun(self) -> int:
+        """Runs with a lower number have been made, though not all need still be there."""
+        index = min(begun_runs(self.config_map), self.sweep.total)
+        while index in self.runs:
+            index += 1
+        return index
+
+    @property
+    def unfinished_count(self) -> int:
+        return sum(not ended for ended in self.runs.values())
+
+
+def has_ended(job: Object) -> bool:
+    """Whether a run's job has succeeded or failed."""
+    return objects.is_condition_true(job, SUCCEEDED) or objects.is_condition_true(job, FAILED)
+
+
+def reconcile(observed: ObservedSweep) -> Decision:
+    """The jobs that are made now, and the note of how many have begun."""
+    config_map, sweep, begun = observed.config_map, observed.sweep, observed.begun
+    if objects.is_deleting(config_map):
+        return Decision()
+    writes: list[Write] = []
+    if not is_stopped(config_map) and begun < sweep.total:
+        writes += _create_runs(observed, begun)
+    if begun != begun_runs(config_map):
+        writes.append(_note_begun(config_map, begun))
+    return Decision(tuple(writes))
+
+
+def _create_runs(observed: ObservedSweep, begun: int) -> list[Write]:
+    config_map, sweep = observed.config_map, observed.sweep
+    if not observed.may_create:
+        user = sweep.submitter.user
+        text = f"{user} submitted this sweep and may not create {sweep.kind.plural} in this project any more: no further runs are made"
+        return [_warning(config_map, "Forbidden", text)]
+    writes: list[Write] = []
+    room = min(sweep.max_parallel - observed.unfinished_count, MOST_CREATED)
+    for index in range(begun, sweep.total):
+        if room <= 0:
+            break
+        if index in observed.runs:
+            continue
+        if observed.is_taken(sweep.run_name(index)):
+            text = f"The name of the next run, {sweep.run_name(index)}, is that of another job: delete that one, and the sweep goes on"
+            writes.append(_warning(config_map, "NameTaken", text))
+            break
+        failure = _warning(config_map, "FailedCreate", f"Error creating run {sweep.run_name(index)}: {{error}}")
+        writes.append(Create(sweep.kind, build_run(sweep, config_map, index), (failure,)))
+        room -= 1
+    return writes
+
+
+def _note_begun(config_map: Object, begun: int) -> Patch:
+    meta = {"uid": objects.uid(config_map), "annotations": {BEGUN_ANNOTATION: str(begun)}}
+    return Patch(kinds.CONFIG_MAP, *objects.key(config_map), {"metadata": meta})
+
+
+def _warning(config_map: Object, reason: str, message: str) -> Record:
+    return Record(config_map, "Warning", reason, message, EVENT_SOURCE)
