@@ -127,7 +127,6 @@ async def plan_workload(
     _check_cluster(cache, request)
     _check_kind_is_served(cache, request.framework.kind)
     await _check_feasible(call, request, project)
-    _check_room(call, request)
     request = replace(request, registries=submits.registry_secrets(call, project))
     source = "CLI" if "rowlock-cli" in call.request.headers.get("user-agent", "") else "Other"
     call.require("create", request.framework.kind, project.namespace)
@@ -168,8 +167,8 @@ def _check_kind_is_served(cache: InformerCache, kind: Kind) -> None:
 
 
 async def _check_feasible(call: RestCall, request: Submission, project: Project) -> None:
-    """Raises BadRequest for a job that fits no node, or exceeds a limit of its project's queues. Without nodes any size is accepted, and with
-    a notice where a real cluster may grow."""
+    """Raises BadRequest for a job that fits no node, exceeds a limit of its project's queues, or has more pods than the nodes can hold.
+    Without nodes any size is accepted, and with a notice where a real cluster may grow."""
     cache = call.context.cache
     for role in (request.worker, request.master):
         cause = infeasible_cause(role.compute, cache.nodes(), request.options.pool)
@@ -186,12 +185,8 @@ async def _check_feasible(call: RestCall, request: Submission, project: Project)
     cause = queue_limit_cause(request, _queue_path(cache, project))
     if cause is not None:
         raise BadRequest(cause.message, causes=[cause])
-
-
-def _check_room(call: RestCall, request: Submission) -> None:
-    """Raises BadRequest for more pods than the nodes can hold. Not checked on a real cluster, which may add nodes for pending pods."""
     embedded = call.context.settings.dialect is None
-    if embedded and (message := too_many_pods_message(request.pod_count, call.context.cache.nodes())):
+    if embedded and (message := too_many_pods_message(request.pod_count, cache.nodes())):
         raise BadRequest(message, causes=[Cause("max", message, "spec.numWorkers")])
 
 
