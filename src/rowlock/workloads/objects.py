@@ -73,11 +73,7 @@ def plan_submit(
     submission: Submission, project: Project, submitter: Submitter, credentials: Sequence[OwnSecret]
 ) -> SubmitPlan:
     """What the submit creates in its project. `credentials`: the submitter's own that it names."""
-    secrets = [
-        *environment_secrets(submission, project, submitter.id),
-        *notify_secrets(submission, project, submitter.id),
-        *credential_secrets(submission, project, submitter.id, credentials),
-    ]
+    secrets = own_secrets(submission, project, submitter.id, credentials)
     claims = claim_objects(submission, project, submitter.id)
     return SubmitPlan(to_job(submission, project, submitter), secrets, claims)
 
@@ -117,30 +113,20 @@ class OwnSecret:
     data: Mapping[str, str]
 
 
-def credential_secrets(
+def own_secrets(
     submission: Submission, project: Project, identity: str, credentials: Sequence[OwnSecret]
 ) -> list[Object]:
-    """The Secrets from which pods get the submitter's credentials."""
-    return [
-        _own_secret(
-            project, _credential_name(submission, identity, one.credential), identity, one.secret_type, one.data
-        )
-        for one in credentials
+    """The Secrets of a submit: with the variables of the submitter's shell, with the address to which things of the job are told, and with
+    the submitter's credentials."""
+    contents: list[tuple[str, str, Mapping[str, str]]] = []
+    if submission.shell_environment:
+        contents.append((_secret_name(submission, identity), "Opaque", submission.shell_environment))
+    if submission.own.notify:
+        contents.append((_notify_name(submission, identity), "Opaque", submission.own.notify))
+    contents += [
+        (_credential_name(submission, identity, one.credential), one.secret_type, one.data) for one in credentials
     ]
-
-
-def environment_secrets(submission: Submission, project: Project, identity: str) -> list[Object]:
-    """The Secret from which pods get the variables of the submitter's shell; [] if none were sent."""
-    if not submission.shell_environment:
-        return []
-    return [_own_secret(project, _secret_name(submission, identity), identity, "Opaque", submission.shell_environment)]
-
-
-def notify_secrets(submission: Submission, project: Project, identity: str) -> list[Object]:
-    """The Secret with the address to which things of the job are told; [] if there is none."""
-    if not submission.own.notify:
-        return []
-    return [_own_secret(project, _notify_name(submission, identity), identity, "Opaque", submission.own.notify)]
+    return [_own_secret(project, name, identity, kind, values) for name, kind, values in contents]
 
 
 def _notify_name(submission: Submission, identity: str) -> str:
