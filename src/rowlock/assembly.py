@@ -181,7 +181,6 @@ class Server:
             None if cluster.scheduler is None else partial(_current_snapshot, cluster.scheduler, cluster.store)
         )
         provider = self.identity_provider
-        explain_failure = cluster.diagnostics.diagnose_job if cluster.diagnostics else None
         view = cluster.store.view
         rest_api = RestApi(
             cluster.store,
@@ -201,7 +200,7 @@ class Server:
                 read_program=cluster.kubelet.engine_images.read_program if cluster.kubelet else None,
             ),
             take_snapshot=take_snapshot,
-            diagnose=explain_failure,
+            diagnose=cluster.diagnostics.diagnose_job if cluster.diagnostics else None,
             image_problems=cluster.kubelet.engine_images.image_problems if cluster.kubelet else None,
             pod_remarks=cluster.kubelet.pod_remarks if cluster.kubelet else None,
             drain=Drain(cluster.drain, cluster.ending_pods),
