@@ -214,6 +214,12 @@ class View(Protocol):
 
     def get(self, kind: Kind, namespace: str, name: str) -> Object | None: ...
 
+    def metadata(self, kind: Kind, namespace: str, name: str) -> dict[str, Any] | None:
+        """An object's metadata: all of it, or only `name`, `namespace`, `uid`, `resourceVersion`, `ownerReferences`, `labels`, `finalizers`
+        and `deletionTimestamp`, each left out or None if there is none. None if there is no such object. Cheaper than `get`, which may
+        have to decode all of it."""
+        ...
+
     def all(self, kind: Kind, namespace: str = "") -> Iterable[Object]:
         """Every object of the kind, in one namespace or ("") in all."""
         ...

@@ -49,6 +49,10 @@ class Objects:
     def get(self, kind: Kind, _: str, wanted: str) -> Object | None:
         return self._objects.get((kind, wanted))
 
+    def metadata(self, kind: Kind, namespace: str, wanted: str) -> dict[str, Any] | None:
+        found = self.get(kind, namespace, wanted)
+        return None if found is None else found.get("metadata")
+
     def all(self, kind: Kind, _: str = "") -> list[Object]:
         return [obj for (one, _), obj in self._objects.items() if one is kind]
 

@@ -27,6 +27,8 @@ def _object(kind: Kind, key: Key, revision: int, rng: random.Random) -> Object:
         meta["namespace"] = key.namespace
     if rng.random() < 0.5:
         meta["labels"] = {LABEL: rng.choice("ab"), "other": rng.choice("ab")}
+    if rng.random() < 0.2:
+        meta |= {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["orphan"]}
     if rng.random() < 0.5:
         meta["ownerReferences"] = [{"uid": OWNER}]
     phase = rng.choice(("Running", "Succeeded"))
@@ -44,6 +46,11 @@ def _change(plain: State, kind: Kind, key: Key, revision: int, rng: random.Rando
     return StoredChange("Modified" if old else "Added", revision, kind, new, old, msgspec.json.encode(new), 0, key)
 
 
+def _shown(metadata: Object | None) -> Object | None:
+    """Of an object that is kept as JSON the fields without a value are None, of a decoded one they are missing."""
+    return None if metadata is None else {name: value for name, value in metadata.items() if value is not None}
+
+
 def _read(state: State, kind: Kind) -> list[Any]:
     """Every way to read the objects of a kind."""
     names = [(space, f"n{i}") for space in ("", "x", "y") for i in range(8)]
@@ -51,6 +58,7 @@ def _read(state: State, kind: Kind) -> list[Any]:
     return [
         [state.get(kind, space, name) for space, name in names],
         [state.get_encoded(kind, space, name) for space, name in names],
+        [_shown(view.metadata(kind, space, name)) for view in (state, staged) for space, name in names],
         [
             (list(view.all(kind, space)), list(view.keys(kind, space)))
             for view in (state, staged)

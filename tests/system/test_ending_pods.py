@@ -134,6 +134,10 @@ def test_each_owner_is_looked_at_once(cluster: Cluster) -> None:
             asked.append((kind, name))
             return view.get(kind, namespace, name)
 
+        def metadata(self, kind: Kind, namespace: str, name: str) -> dict[str, Any] | None:
+            asked.append((kind, name))
+            return view.metadata(kind, namespace, name)
+
         def all_unfinished(self, kind: Kind, namespace: str = "") -> Any:
             return view.all_unfinished(kind, namespace)
 

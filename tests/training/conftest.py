@@ -43,6 +43,10 @@ class World:
     def get(self, kind: Kind, namespace: str, name: str) -> Object | None:
         return self.objects.get((kind, namespace, name))
 
+    def metadata(self, kind: Kind, namespace: str, name: str) -> dict[str, Any] | None:
+        found = self.get(kind, namespace, name)
+        return None if found is None else meta(found)
+
     def all(self, kind: Kind, namespace: str = "") -> Iterable[Object]:
         found = [o for (k, ns, _), o in self.objects.items() if k is kind and namespace in ("", ns)]
         return sorted(found, key=key)

@@ -9,6 +9,7 @@ from bisect import bisect_left, insort
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 from rowlock import objects
 from rowlock.api import INDEXED, Change
@@ -56,6 +57,10 @@ class CachedView:
     def get(self, kind: Kind, namespace: str, name: str) -> Object | None:
         space = self._kinds.get(kind, _EMPTY_KIND).spaces.get(namespace)
         return space.objects.get(name) if space else None
+
+    def metadata(self, kind: Kind, namespace: str, name: str) -> dict[str, Any] | None:
+        found = self.get(kind, namespace, name)
+        return None if found is None else objects.meta(found)
 
     def all(self, kind: Kind, namespace: str = "") -> Iterable[Object]:
         spaces = self._kinds.get(kind, _EMPTY_KIND).spaces

@@ -160,15 +160,14 @@ class SnapshotTracker:
         """Note all differences from the view, a few objects per step. Changes during the scan are noted as usual, some of them twice."""
         for kind in self.kinds:
             versions = self.versions.setdefault(kind, {})
-            present = set()
-            for number, obj in enumerate(view.all(kind)):
-                object_key = key(obj)
-                present.add(object_key)
-                if versions.get(object_key) != revision(obj):
+            present = list(view.keys(kind))
+            for number, object_key in enumerate(present):
+                metadata = view.metadata(kind, *object_key) if object_key in versions else None
+                if metadata is None or versions[object_key] != revision({"metadata": metadata}):
                     self.changed_keys.setdefault((kind, object_key), 0)
                 if number % ABSORBED_CHANGES == ABSORBED_CHANGES - 1:
                     yield
-            for object_key in versions.keys() - present:
+            for object_key in versions.keys() - set(present):
                 self.changed_keys.setdefault((kind, object_key), 0)
             yield
 

@@ -67,6 +67,9 @@ class RecordedReads:
     def get(self, kind: Kind, namespace: str, name: str) -> Object | None:
         return self._note(lambda: self._view.get(kind, namespace, name))
 
+    def metadata(self, kind: Kind, namespace: str, name: str) -> dict[str, Any] | None:
+        return self._note(lambda: self._view.metadata(kind, namespace, name))
+
     def all(self, kind: Kind, namespace: str = "") -> Iterable[Object]:
         return self._note(lambda: list(self._view.all(kind, namespace)))
 

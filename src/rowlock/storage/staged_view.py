@@ -7,6 +7,7 @@ pass a quota because the first is not durable yet.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from rowlock import objects
 from rowlock.controllers.view.state import State, StoredChange
@@ -31,6 +32,12 @@ class StagedView:
         if change is not None:
             return None if change.type == "Deleted" else change.object
         return self._committed.get(kind, namespace, name)
+
+    def metadata(self, kind: Kind, namespace: str, name: str) -> dict[str, Any] | None:
+        if Key(namespace, name) not in self._pending.get(kind, ()):
+            return self._committed.metadata(kind, namespace, name)
+        found = self.get(kind, namespace, name)
+        return None if found is None else objects.meta(found)
 
     def all(self, kind: Kind, namespace: str = "") -> Iterable[Object]:
         pending = self._pending.get(kind)

@@ -134,10 +134,11 @@ def _is_solid_reference(view: View, obj: Object, reference: dict[str, Any]) -> b
 
 
 def owner_of(view: View, owner_key: Key) -> Object | None:
-    """The owner that a key of this controller names; None if it is gone or was replaced by another of the same name."""
+    """The metadata of the owner that a key of this controller names, as in an object; None if it is gone or was replaced by another of the
+    same name."""
     resource, name, uid = owner_key.name.split("/")
-    owner = view.get(kinds.by_resource(resource), owner_key.namespace, name)
-    return owner if owner is not None and objects.uid(owner) == uid else None
+    metadata = view.metadata(kinds.by_resource(resource), owner_key.namespace, name)
+    return {"metadata": metadata} if metadata is not None and metadata.get("uid") == uid else None
 
 
 def _is_at_ease(owner: Object | None) -> bool:

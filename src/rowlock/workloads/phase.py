@@ -149,8 +149,10 @@ def _waits_to_grow(job: Object, pods: Sequence[Object], group: Object | None) ->
     if is_set(job):  # a set has a gang per step, and none of them is elastic
         return False
     desired, minimum = desired_pods(job), int(objects.dig(group or {}, "spec.minMember", 0) or 0)
+    if not 0 < minimum < desired <= len(pods):  # most jobs are not elastic: their pods are not counted
+        return False
     counts = count_pods(pods)
-    if not (counts.running and 0 < minimum < desired <= len(pods)) or counts.failed or _is_broken(pods):
+    if not counts.running or counts.failed or _is_broken(pods):
         return False
     return counts.running + counts.succeeded >= minimum and any(not objects.dig(p, "spec.nodeName") for p in pods)
 

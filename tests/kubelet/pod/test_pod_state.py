@@ -22,6 +22,9 @@ def test_active_pods_of_a_node_are_those_that_are_there_and_have_not_finished() 
     assert (states.count_active("node-a"), states.count_active("node-b"), states.count_active("node-c")) == (3, 1, 0)
     states["a"].finished = True
     assert states.count_active("node-a") == 2
+    assert [uid for uid, _ in states.held_pods()] == ["a", "b", "c", "d"]
+    states["a"].is_released = True
+    assert [uid for uid, _ in states.held_pods()] == ["b", "c", "d"]
     states.pop("b")
     assert states.count_active("node-a") == 1
     states["b"] = state("b")  # another life of the same pod

@@ -30,10 +30,14 @@ encode = msgspec.json.Encoder().encode
 
 
 class _IndexedFields(msgspec.Struct):
+    name: Any = None
+    namespace: Any = None
     uid: Any = None
     resourceVersion: Any = None
     ownerReferences: Any = None
     labels: Any = None
+    finalizers: Any = None
+    deletionTimestamp: Any = None
 
 
 class _IndexedObject(msgspec.Struct):
@@ -97,7 +101,7 @@ class ObjectTable:
     encoded: dict[str, bytes] = field(default_factory=dict)
 
     def indexed_fields(self, name: str) -> dict[str, Any]:
-        """`uid`, `resourceVersion`, `ownerReferences` and `labels` of an object's metadata; {} when there is no such object."""
+        """The `_IndexedFields` of an object's metadata, or all of it when it is decoded; {} when there is no such object."""
         obj = self.decoded.get(name)
         if obj is not None:
             return objects.meta(obj)
@@ -113,7 +117,7 @@ class ObjectTable:
 
 
 def indexed_fields(encoded: bytes) -> dict[str, Any]:
-    """`uid`, `resourceVersion`, `ownerReferences` and `labels` of an encoded object's metadata."""
+    """The `_IndexedFields` of an encoded object's metadata."""
     return msgspec.structs.asdict(_decode_indexed(encoded).metadata)
 
 

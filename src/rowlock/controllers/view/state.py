@@ -92,11 +92,9 @@ class State:
         space = self._kinds.get(kind, _NO_OBJECTS).spaces.get(namespace)
         return self._decoded.read(space, name) if space else None
 
-    def has_version(self, kind: Kind, key: Key, obj: Object) -> bool:
-        """Whether the object of this key is the same version as `obj`; decodes nothing."""
-        space = self._kinds.get(kind, _NO_OBJECTS).spaces.get(key.namespace)
-        fields = space.indexed_fields(key.name) if space else None
-        return bool(fields) and objects.is_same_version({"metadata": fields}, obj)
+    def metadata(self, kind: Kind, namespace: str, name: str) -> dict[str, Any] | None:
+        space = self._kinds.get(kind, _NO_OBJECTS).spaces.get(namespace)
+        return space.indexed_fields(name) or None if space else None
 
     def all(self, kind: Kind, namespace: str = "") -> Sequence[Object]:
         spaces = self._kinds.get(kind, _NO_OBJECTS).select_namespaces(namespace)

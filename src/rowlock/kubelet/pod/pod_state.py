@@ -178,10 +178,14 @@ class PodStates(dict[str, PodState]):
         super().__setitem__(uid, state)
         self._active[uid] = state
 
-    def count_active(self, node: str) -> int:
-        """Unfinished pods of a node, which share its CPUs. Called at each start, so finished pods, of which there may be thousands,
-        are checked only once."""
+    def held_pods(self) -> list[tuple[str, PodState]]:
+        """The pods for which the pod host may hold something, with their uids. The others, of which there may be thousands, are looked at
+        only once."""
         for uid, state in list(self._active.items()):
-            if state.finished or self.get(uid) is not state:
+            if state.is_released or self.get(uid) is not state:
                 del self._active[uid]
-        return sum(state.card.node == node for state in self._active.values())
+        return list(self._active.items())
+
+    def count_active(self, node: str) -> int:
+        """Unfinished pods of a node, which share its CPUs. Called at each start."""
+        return sum(state.card.node == node and not state.finished for _, state in self.held_pods())

@@ -332,7 +332,7 @@ class Kubelet:
                 await asyncio.wait_for(self.host.disconnected.wait(), min(RESYNC, self._settings.sweep))
             if not self.host.is_connected:
                 await self._reconnect_pod_host()
-            for uid, pod_state in list(self.pod_states.items()):
+            for uid, pod_state in self.pod_states.held_pods():
                 for container in pod_state.containers_to_poll(pidfds=hasattr(os, "pidfd_open")):
                     self.pod_workers.hint(uid, container)
             if clock() - last_sweep > self._settings.sweep:

@@ -155,7 +155,8 @@ class Reflector:
         news: list[tuple[Key, Object | None]] = []
         for key, obj in state.items():
             await budget.pause_if_due()
-            if not self._state.has_version(kind, key, obj):
+            known = self._state.metadata(kind, *key)
+            if known is None or not objects.is_same_version({"metadata": known}, obj):
                 news.append((key, obj))
         news += [(key, None) for key in self._state.keys(kind) if key not in state]
         for key, changed in news:
