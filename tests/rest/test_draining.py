@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from functools import partial
+from typing import Any
 
 import pytest
 from starlette.applications import Starlette
@@ -16,6 +17,7 @@ from rowlock import kinds
 from rowlock.apiserver.admission.chain import AdmissionChain
 from rowlock.apiserver.admission.draining import Draining
 from rowlock.apiserver.patch.patches import Patcher
+from rowlock.errors import Unavailable
 from rowlock.rest.app import RestApi
 from rowlock.rest.call import Drain, RestSettings
 from rowlock.storage import bootstrap
@@ -76,6 +78,26 @@ def test_while_drained_no_job_begins(client: TestClient, drained: DrainedWorld) 
     drained.now = 61.0  # the time is over
     assert client.post(f"{JOBS}/{identity}/resume").status_code == 202
     assert client.post(JOBS, json=submission(projectId="default", name="second")).status_code == 202
+
+
+def test_jobs_of_all_kinds_begin_no_more_and_parts_of_those_there_go_on() -> None:
+    draining = Draining(lambda: 0.0)
+    draining.begin(60.0)
+
+    def owned(kind: str) -> dict[str, Any]:
+        return {"metadata": {"name": "x", "ownerReferences": [{"kind": kind}]}}
+
+    for kind in (*kinds.WORKLOADS, kinds.POD):
+        with pytest.raises(Unavailable, match="takes no new jobs"):
+            draining.check_create(kind, {"metadata": {"name": "x"}})
+    with pytest.raises(Unavailable, match="takes no new jobs"):
+        draining.check_create(kinds.BATCH_JOB, owned("CronJob"))
+    for kind, owner in ((kinds.BATCH_JOB, "JobSet"), (kinds.JOB_SET, "TrainJob"), (kinds.POD, "Job")):
+        draining.check_create(kind, owned(owner))
+    for kind in (kinds.BATCH_JOB, kinds.JOB_SET, kinds.TRAIN_JOB):
+        with pytest.raises(Unavailable, match="resumes no jobs"):
+            draining.check_update(kind, {"spec": {"suspend": True}}, {"metadata": {}, "spec": {"suspend": False}})
+        draining.check_update(kind, {"spec": {"suspend": False}}, {"metadata": {}, "spec": {"suspend": True}})
 
 
 @pytest.mark.parametrize("seconds", ["", "0", "-1", "3601", "1.5", "²", "nan", "1" * 5000])
