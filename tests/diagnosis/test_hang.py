@@ -456,3 +456,35 @@ def test_a_thread_of_a_library_that_polls_is_not_the_rank() -> None:
     assert judge_ranks(looks).sentence.startswith(
         "No rank moves, silent for 6.0 s: rank 0 is at exchange.py:9 and rank 1 polls at"
     )
+
+
+def in_call(call: str, line: int = 14) -> Stack:
+    return dump((call, f"{TORCH}distributed/distributed_c10d.py", 3252), ("step", "/w/train.py", line))
+
+
+@pytest.mark.parametrize(
+    ("stacks", "reason"),
+    [
+        ([in_call("send")] * 2, "none of them receives, and of two ranks that exchange messages one must receive first."),
+        ([in_call("recv")] * 2, "none of them sends."),
+        ([in_call("broadcast")] * 2, "a message between them was lost, or they sent different sizes, or do not agree on whose data it is."),
+        ([in_call("all_reduce")] * 2, "a message between them was lost, or they sent different sizes."),
+        (
+            [in_call("all_reduce"), in_call("all_reduce", 20)],
+            "they are not at the same place (rank 0 at step (train.py:14) and rank 1 at step (train.py:20)), and every rank must call the"
+            " same collectives in the same order.",
+        ),
+    ],
+)  # fmt: skip
+def test_why_ranks_in_the_same_call_wait_for_ever(stacks: Sequence[Stack], reason: str) -> None:
+    verdict = judge_ranks([look(n, stack) for n, stack in enumerate(stacks)])
+    assert verdict.kind == "stuck" and f", silent for 6.0 s: {reason}" in verdict.sentence
+
+
+def test_a_stage_of_a_pipeline_that_waits_for_another_is_not_the_one_that_is_late() -> None:
+    waits = dump(("_wait_batch_p2p", f"{TORCH}distributed/pipelining/schedules.py", 683), STEP)
+    assert judge_ranks([look(0, waits), look(1, LOAD)]).culprits == ("rank 1",)
+    verdict = judge_ranks([look(0, BARRIER), look(1, waits)])
+    assert (
+        verdict.kind == "mismatch" and "rank 1 in send or recv of a pipeline at step (train.py:14)" in verdict.sentence
+    )

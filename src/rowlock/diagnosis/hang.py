@@ -20,6 +20,9 @@ MIN_SILENCE = 3.0
 _MEET, _RETRY = 15.0, 100.0
 """Seconds for which ranks that have all come may take to meet: connected to each other, and with one that is not. Such a rank may sleep
 until its library tries again: torch's store for up to 90 s."""
+_SENDS, _RECEIVES = {"send", "Send", "send_object_list"}, {"recv", "Recv", "recv_object_list"}
+_FROM_ONE = {"broadcast", "broadcast_object_list", "scatter", "scatter_object_list", "bcast", "Bcast"}
+"""Calls that send to one rank, that receive from one, and in which all receive from the same one."""
 
 
 def judge_ranks(observations: Sequence[RankObservation]) -> Verdict:
@@ -242,7 +245,21 @@ def _all_waiting_verdict(waiting: Sequence[RankObservation]) -> Verdict:
     text = (
         f"All {len(waiting)} ranks wait in {_common_wait(waiting)} and none moves, silent for {format_duration(silent)}"
     )
-    return Verdict("stuck", f"{text}: a message between them was lost, or they sent different sizes.")
+    return Verdict("stuck", f"{text}: {_reason_of_wait(waiting)}.")
+
+
+def _reason_of_wait(waiting: Sequence[RankObservation]) -> str:
+    """Why ranks that are all in the same call may wait for ever, as a clause."""
+    call = waiting[0].awaited_collective
+    if call in _SENDS:
+        return "none of them receives, and of two ranks that exchange messages one must receive first"
+    if call in _RECEIVES:
+        return "none of them sends"
+    if len({_place_of(look) for look in waiting}) > 1:
+        places = join_names([f"{look.rank} at {_place_of(look)}" for look in waiting], 3)
+        return f"they are not at the same place ({places}), and every rank must call the same collectives in the same order"
+    root = ", or do not agree on whose data it is" if call in _FROM_ONE else ""
+    return f"a message between them was lost, or they sent different sizes{root}"
 
 
 def _meeting_verdict(waiting: Sequence[RankObservation], silent: float) -> Verdict:

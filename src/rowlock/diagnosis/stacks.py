@@ -27,8 +27,9 @@ _MEETING_CALLS = (
     ("initialize", "jax/_src/distributed.py", JAX_MEETING),
     ("_initialize_multi_worker", "tensorflow/python/distribute/", TENSORFLOW_MEETING),
     ("__enter__", "xgboost/collective.py", XGBOOST_MEETING),
+    ("_wait_batch_p2p", "torch/distributed/pipelining/", "send or recv of a pipeline"),
 )
-"""Of calls in which ranks find each other: the function, a part of its file, and what people call it. py-spy may put a class before a name."""
+"""Of calls in which ranks find each other, or stages of a pipeline: the function, a part of its file, and what people call it. py-spy may put a class before a name."""
 _GROUP_LIBRARY, _CHECKPOINTS = "/torch/distributed/", "/torch/distributed/checkpoint/"
 _BACKWARD_FUNCTIONS = ("_engine_run_backward",)
 """DDP averages gradients inside the backward pass: a rank that waits for its peers' gradients is in this call."""
