@@ -8,7 +8,7 @@ import pytest
 
 from rowlock.kubelet.shim.engine import engine_proxy
 from rowlock.kubelet.shim.engine.engine_proxy import StreamPump
-from rowlock.kubelet.shim.engine_client import Stream
+from rowlock.kubelet.shim.engine_client import EngineError, Stream
 
 REFUSED = b"[FATAL tini (7)] exec nobody failed: No such file or directory\n"
 
@@ -48,3 +48,20 @@ def test_a_program_that_is_not_there_is_told_from_one_that_speaks(
         pump = StreamPump(False, stdin=False)
         pump.run(Stream(ours, b""))
     assert (pump.start_error, b"".join(written)) == (refused, said)
+
+
+@pytest.mark.parametrize(
+    ("reason", "mend"),
+    [("Permission denied", "`chmod 666 /dev/net/tun`"), ("No such file or directory", "`modprobe tun`")],
+)
+def test_podman_without_root_and_without_a_tun_device_says_what_to_do(reason: str, mend: str) -> None:
+    """As Podman 4.3 answers the start of a container."""
+    said = (
+        "preparing container ee82d21df854 for attach: /usr/bin/slirp4netns failed: "
+        f'"open(\\"/dev/net/tun\\"): {reason}\\nWARNING: Support for seccomp is experimental\\nchild failed(1)\\n"'
+    )
+    message = engine_proxy.start_error_message(EngineError(500, said), "podman")
+    assert f"cannot open /dev/net/tun ({reason})" in message and mend in message and "hostNetwork: true" in message
+    assert "WARNING" not in message
+    other = "preparing container ee82d21df854 for attach: something else failed"
+    assert engine_proxy.start_error_message(EngineError(500, other), "podman") == other

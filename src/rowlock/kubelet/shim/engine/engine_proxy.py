@@ -26,6 +26,7 @@ RECONNECT_TIMEOUT = 10.0
 """Seconds to wait for an engine to come back before its container is given up."""
 _START_ERROR = re.compile(r'(exec: ".*?"): (?:stat [^:]*: )?(.*?)(?:: unknown)?$')
 _NO_SPACE, _NO_INIT = "no space left on device", "container-init binary not found"
+_NO_TUN = re.compile(r"slirp4netns failed.*?/dev/net/tun\W+(Permission denied|No such file or directory)", re.DOTALL)
 _INIT_EXEC_ERROR = re.compile(
     rb"(?:\[FATAL tini \(\d+\)\] exec .* failed: |(?:ERROR )?\(?catatonit.*?: )(No such file[^\r\n]*|Perm[^\r\n]*)"
 )
@@ -178,6 +179,12 @@ def start_error_message(error: EngineError, engine: str) -> str:
         return f"{_NO_SPACE} for {engine}: `{engine} system df` shows what takes it"
     if _NO_INIT in str(error):
         return f"{engine} lacks the program that is process 1 of its containers: install the package catatonit"
+    if match := _NO_TUN.search(str(error)):
+        mend = "chmod 666 /dev/net/tun" if match[1] == "Permission denied" else "modprobe tun"
+        return (
+            f"{engine} without root cannot give a pod a network of its own: its slirp4netns cannot open /dev/net/tun ({match[1]}). "
+            f"As root: `{mend}`; or give the pod hostNetwork: true"
+        )
     match = _START_ERROR.search(str(error))
     return f"{match[1]}: {match[2]}" if match else str(error)
 
