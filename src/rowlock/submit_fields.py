@@ -314,7 +314,8 @@ DISTRIBUTED = frozenset({
 """Fields of distributed workloads only; trainings and workspaces, which are one pod, do not have them."""
 TOP_FIELDS = (
     "name", "useGivenNameAsPrefix", "projectId", "clusterId", "templateId", "spec", "masterSpecSameAsWorker",
-    "masterSpec", "submitCommand", "shellEnvironment", "notify", "maxTimeSeconds", "code", "assets",
+    "masterSpec", "submitCommand", "shellEnvironment", "notify", "maxTimeSeconds", "after", "startAfter", "code",
+    "assets",
 )  # fmt: skip
 CODE_FIELDS = (
     "repository", "commit", "changedFiles", "snapshot", "note", "python", "pythonVersion", "packages",

@@ -38,6 +38,7 @@ from rowlock.rest.workload_routes.job_creation import (
 )
 from rowlock.rest.workload_routes.pod_trial import check_pods
 from rowlock.rest.workload_routes.preview import preview, try_creation
+from rowlock.rest.workload_routes.start_order import find_awaited
 from rowlock.workloads import history as workload_history
 from rowlock.workloads import list_query, runai_json, submission
 from rowlock.workloads import pods as ranks
@@ -98,6 +99,7 @@ async def submit_workload(call: RestCall, request: Submission, to_json: Callable
     dry_run = call.flag("dryRun")
     cache = call.context.cache
     project = _find_project(cache, request)
+    request = replace(request, own=find_awaited(cache, request.own, project, call.context.settings.dialect))
     identity = submit_identity(call, project, request.framework.kind.plural, request.name)
     if request.is_name_prefix:
         request = _generate_name(request, identity)

@@ -8,8 +8,9 @@ from typing import Any
 from rowlock import objects
 from rowlock.answers import workloads as answers
 from rowlock.objects import Object
-from rowlock.workloads.frameworks import ROLES
+from rowlock.workloads.frameworks import ROLES, is_suspended
 from rowlock.workloads.phase import STARTED_BY_ANNOTATION, is_queued, pending_message
+from rowlock.workloads.run_options.start_order import order_sentence
 from rowlock.workloads.run_options.time_limit import end_reason
 from rowlock.workloads.runai_json import Workload
 
@@ -177,7 +178,8 @@ def _phase_record(phase: str, message: str, moment: str) -> answers.HistoryRecor
 
 def is_undecided(workload: Workload) -> bool:
     """Whether it is pending and the scheduler has given no reason yet."""
-    return workload.status().phase in ("Pending", "Creating") and not pending_message(workload.group, workload.pods)[0]
+    is_pending = workload.status().phase in ("Pending", "Creating") and not is_suspended(workload.job)
+    return is_pending and not pending_message(workload.group, workload.pods)[0]
 
 
 def explanation(workload: Workload, events: Iterable[Object]) -> answers.ExplanationFields:
@@ -191,6 +193,8 @@ def explanation(workload: Workload, events: Iterable[Object]) -> answers.Explana
         sentence = suspended_sentence(objects.name(workload.job))
     if is_queued(workload.job):
         sentence = queued_sentence(workload.job)
+    if is_waiting and is_suspended(workload.job):
+        sentence = order_sentence(workload.job) or sentence
     core_message = sentence.partition(": ")[2] or sentence
     all_events = list(events)
     warnings = [
@@ -310,6 +314,8 @@ def _waiting_sentence(workload: Workload, events: Sequence[Object]) -> str:
     message, _ = pending_message(workload.group, workload.pods)
     if is_queued(workload.job):
         return queued_sentence(workload.job)
+    if is_suspended(workload.job) and (order := order_sentence(workload.job)):
+        return order
     message = message or create_failure_message(workload.job, events) or "It has not been scheduled yet."
     evictions = [e for e in events if e.get("reason") == "Evict" and _regarding_uid(e) == objects.uid(workload.job)]
     if not evictions:

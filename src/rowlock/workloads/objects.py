@@ -210,6 +210,8 @@ def _run_policy(submission: Submission) -> dict[str, Any]:
     policy: dict[str, Any] = {"backoffLimit": run.backoff_limit}
     if run.clean_pods:
         policy["cleanPodPolicy"] = run.clean_pods
+    if submission.own.is_ordered:
+        policy["suspend"] = True
     if run.ttl is not None:
         policy["ttlSecondsAfterFinished"] = run.ttl
     return policy

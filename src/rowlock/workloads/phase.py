@@ -5,6 +5,7 @@ The table of phases; the first row that matches counts:
     the job is being deleted                          Deleting
     condition Succeeded / Failed                      Completed / Failed
     suspended, waits for a queue to start it (Kueue)  Pending
+    suspended, waits for other jobs or for a time     Pending
     suspended, with pods / without                    Stopping / Stopped
     resumed, the operator has not seen it yet         Resuming
     no pod group and no pods yet                      Creating
@@ -39,6 +40,7 @@ from rowlock.workloads.frameworks import (
     replicated_job,
     succeeded_condition,
 )
+from rowlock.workloads.run_options.start_order import order_sentence
 from rowlock.workloads.run_options.time_limit import end_reason
 
 STOPPED_BY_ANNOTATION = "rowlock.dev/stopped-by"
@@ -100,7 +102,7 @@ def _phase_and_condition(
     for kind, phase in ends:
         if objects.is_condition_true(job, kind):
             return phase, objects.condition(job, kind)
-    if is_queued(job):
+    if is_queued(job) or (is_suspended(job) and order_sentence(job)):
         return "Pending", objects.condition(job, "Suspended")
     if is_suspended(job):
         if has_jobs(job):  # pods that have ended are kept
@@ -261,6 +263,8 @@ def _explanation(
         message = " ".join(filter(None, (failure, str((condition or {}).get("message") or ""))))
         return message, str((condition or {}).get("reason") or "")
     if phase in ("Pending", "Creating"):
+        if is_suspended(job) and (order := order_sentence(job)):
+            return order, "WaitsForItsTurn"
         message, reason = pending_message(group, pods)
         if not message and has_jobs(job):
             return _retry_sentence(job, pods), ""

@@ -21,7 +21,7 @@ from rowlock.workloads.body_fields import BodyErrors, Fields
 from rowlock.workloads.compute import Compute
 from rowlock.workloads.frameworks import MPI, PYTORCH
 from rowlock.workloads.pod_options import USER_CREDENTIAL, PodSecurity, UserCredentialUse
-from rowlock.workloads.run_options.notify import hide, without_address
+from rowlock.workloads.run_options.notify import fields_without_address, hide
 from rowlock.workloads.run_options.own_options import OwnOptions, parse_own_options
 from rowlock.workloads.storage.pod_storage import PodStorage, parse_storage
 
@@ -195,7 +195,7 @@ def parse_standard_submission(body: Any, category: str) -> Submission:
 def _shown_body(top: Fields) -> dict[str, Any]:
     """The request as stored and shown: without the shell's variables and addresses of notifications, which are secret, and without `code`,
     which is stored separately."""
-    return {k: v for k, v in without_address(top.values).items() if k not in ("shellEnvironment", "code")}
+    return {k: v for k, v in fields_without_address(top.values.items()) if k not in ("shellEnvironment", "code")}
 
 
 def _parse_code(top: Fields) -> dict[str, Any]:

@@ -90,6 +90,8 @@ RUN = Command(
         Flag("-d --detach", "switch", "return after the submit"),
         _FOLD,
         Flag("--rm", "switch", "delete the job when it has ended"),
+        Flag("--after", "list", "start when this job has ended, or has succeeded", value="JOB[:succeeded]"),
+        Flag("--start-after", "text", "start at this time or later: 22:00, 2026-12-24T22:00, or in so long: 2h", value="TIME"),
         Flag("--max-time", "text", "stop the job when it has run for so long, for example 2h; waiting does not count", value="DURATION"),
         Flag("--grace", "text", "how long a pod that is stopped may take to save its state (default 30s)", value="DURATION"),
         *_NOTIFY, PROJECT, DATA_DIR,

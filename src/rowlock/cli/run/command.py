@@ -41,7 +41,7 @@ FLAG_OF = {
     "name": "--name", "spec.image": "--image", "spec.numWorkers": "--nnodes",
     "spec.compute.cpuCoreRequest": "--cpu", "spec.compute.cpuMemoryRequest": "--memory",
     "spec.compute.gpuDevicesRequest": "--gpu", "spec.compute.gpuPortionRequest": "--gpu",
-    **NOTIFY_FLAG_OF, "maxTimeSeconds": "--max-time", "spec.terminationGracePeriodSeconds": "--grace", "spec.backoffLimit": "--backoff-limit", "spec.environmentVariables": "--env", "spec.workingDir": "--working-dir",
+    **NOTIFY_FLAG_OF, "maxTimeSeconds": "--max-time", "after": "--after", "startAfter": "--start-after", "spec.terminationGracePeriodSeconds": "--grace", "spec.backoffLimit": "--backoff-limit", "spec.environmentVariables": "--env", "spec.workingDir": "--working-dir",
 }  # fmt: skip
 """Field of the request → flag of this command line."""
 

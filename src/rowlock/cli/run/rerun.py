@@ -46,6 +46,8 @@ def rerun(line: CommandLine) -> int:
 @contextlib.contextmanager
 def _prepare(line: CommandLine, server: ServerClient, run: Run, kept: dict[str, Any]) -> Iterator[PreparedRun]:
     body = json.loads(json.dumps(kept))
+    for order in ("after", "startAfter"):
+        body.pop(order, None)
     body["name"], body["submitCommand"] = line.name or run["name"], typed_command(line)
     spec, code = body["spec"], run["ran"]["code"] or {}
     for role in (spec, body.get("masterSpec") or {}):

@@ -53,6 +53,8 @@ def moved_request(kept: Object, code_roots: Sequence[str], options: MoveOptions)
     notes = (
         ["the variables of your shell stay here: give what it needs with --env at a new submit"] if had_shell else []
     )
+    if body.pop("after", None):
+        notes.append("the jobs that it waits for are here: it does not wait there")
     for role in roles:
         for console_field in _CONSOLE_FIELDS:
             role.pop(console_field, None)

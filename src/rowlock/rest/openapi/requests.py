@@ -66,7 +66,8 @@ def _submit_schema(spec: str, *, distributed: bool) -> Schema:
     fields: dict[str, Schema] = {
         "useGivenNameAsPrefix": FLAG, "clusterId": TEXT, "templateId": TEXT, "spec": ref(spec), "submitCommand": TEXT,
         "shellEnvironment": ANYTHING,
-        "notify": _NOTIFY, "maxTimeSeconds": WHOLE,
+        "notify": _NOTIFY, "maxTimeSeconds": WHOLE, "startAfter": TEXT,
+        "after": list_of(with_optional(record(job=TEXT), succeeded=FLAG)),
         "code": {"type": "object", "additionalProperties": False,
                  "properties": {name: WHOLE if name == "changedFiles" else TEXT for name in CODE_FIELDS}},
         "assets": {"type": "object", "properties": {

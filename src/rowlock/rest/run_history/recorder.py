@@ -30,6 +30,7 @@ from rowlock.rest.run_history.run_notes import (
     stage_of,
     without_deletion,
 )
+from rowlock.rest.run_history.start_orders import StartOrders
 from rowlock.rest.run_history.time_limits import TimeLimits
 from rowlock.workloads import history
 from rowlock.workloads.phase import TERMINAL, phase_and_message
@@ -92,7 +93,7 @@ class RunRecorder:
         """False also while another server records; changes are noted then, so that this one can take over at any moment."""
         self.recall_pods: Callable[[str], Awaitable[list[tuple[Object, float]]]] | None = None
         """Returns a job's pods that were deleted while no server recorded, and when; None if there are no other servers."""
-        self._time_limits = TimeLimits(api, clock)
+        self._followers = (TimeLimits(api, clock), StartOrders(api, cache, archive, clock))
         cache.subscribe(self._note_change)
 
     def _note_change(self, uid: str) -> None:
@@ -122,7 +123,8 @@ class RunRecorder:
                 for notes in self._runs.values():
                     self._write(notes)
             self.is_recording = False
-            self._time_limits.stop()
+            for follower in self._followers:
+                follower.stop()
             for task in self._explaining:
                 task.cancel()
             self._runs, self._known, self._pod_owners, self._early_events = {}, {}, {}, EarlyEvents()
@@ -223,9 +225,13 @@ class RunRecorder:
                 self._begin_explaining(notes)
         if notes.is_changed:
             self._write_soon(notes)
-        self._time_limits.consider(notes)
+        self._inform_followers(notes)
         self._on_news(notes, None)
         return True
+
+    def _inform_followers(self, notes: RunNotes) -> None:
+        for follower in self._followers:
+            follower.consider(notes)
 
     def _is_new(self, uid: str) -> bool:
         """Whether the archive cannot have a record of this run, so that notes can begin without reading it."""
@@ -313,11 +319,11 @@ class RunRecorder:
             space = self._cache.namespace(notes.record.namespace)
             notes.record.verdict = notes.deletion_sentence(last, space) if last not in TERMINAL else ""
         notes.note_phase(now, DELETED, "")
-        self._time_limits.consider(notes)
         notes.record.phase = last if last in TERMINAL else DELETED
         notes.record.deleted = now
         notes.is_changed = True
         self._write(notes)
+        self._inform_followers(notes)
         self._runs.pop(notes.record.uid, None)
         self._known.pop(notes.record.uid, None)
 

@@ -12,6 +12,7 @@ from rowlock.rest.run_history.checkpoint_use import reserve_checkpoints
 from rowlock.rest.workload_routes.gang_objects import refuse_queued
 from rowlock.rest.workloads import ACCEPTED, WRITE_OPTIONS, find_workload, stopped_by
 from rowlock.workloads.phase import STOPPED_BY_ANNOTATION, TERMINAL
+from rowlock.workloads.run_options.start_order import NO_ORDER
 from rowlock.workloads.runai_json import Workload
 
 
@@ -48,7 +49,10 @@ async def _patch_suspend(call: RestCall, job: Object, *, suspend: bool, by: str 
     refuse_queued(job)
     policy = {"suspend": suspend}
     patch: dict[str, Any] = {"spec": {"runPolicy": policy} if kinds.by_object(job) in kinds.JOBS else policy}
+    notes: dict[str, str | None] = {name: None for name in NO_ORDER if name in objects.annotations(job)}
     if by or STOPPED_BY_ANNOTATION in objects.annotations(job):
-        patch["metadata"] = {"annotations": {STOPPED_BY_ANNOTATION: by or None}}
+        notes[STOPPED_BY_ANNOTATION] = by or None
+    if notes:
+        patch["metadata"] = {"annotations": notes}
     kind, namespace, name = kinds.by_object(job), objects.namespace(job), objects.name(job)
     await call.context.api.patch(kind, namespace, name, patch, type="merge", options=WRITE_OPTIONS)

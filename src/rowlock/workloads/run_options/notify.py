@@ -4,7 +4,7 @@ The address may be a password (Slack's webhooks are), so it is in no other objec
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from rowlock.documents.web_address import parse_web_address
@@ -57,13 +57,13 @@ def events_problem(words: tuple[str, ...]) -> str:
     return f"may have {', '.join(EVENTS)}, not {unknown[0]!r}" if unknown else ""
 
 
-def without_address(body: Mapping[str, Any]) -> dict[str, Any]:
-    """The request without the field, and without its values in the typed command."""
-    rest = {name: value for name, value in body.items() if name != FIELD}
-    command, notify = rest.get("submitCommand"), body.get(FIELD)
-    if isinstance(command, str) and isinstance(notify, Mapping):
-        rest["submitCommand"] = hide(command, notify)
-    return rest
+def fields_without_address(fields: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
+    """The fields of a request but this one, without its values in the typed command."""
+    given = dict(fields)
+    notify = given.pop(FIELD, None)
+    for name, value in given.items():
+        is_typed = name == "submitCommand" and isinstance(value, str) and isinstance(notify, Mapping)
+        yield name, hide(value, notify) if is_typed else value
 
 
 def hide(text: str, notify: Mapping[str, Any]) -> str:

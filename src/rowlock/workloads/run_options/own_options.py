@@ -1,4 +1,4 @@
-"""The options of a submit beside Run:ai's `spec`: who is told what happens, and how long the job may run."""
+"""The options of a submit beside Run:ai's `spec`: who is told what happens, when the job may start, and how long it may run."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from rowlock.workloads.body_fields import Fields
 from rowlock.workloads.run_options.notify import parse_notify
+from rowlock.workloads.run_options.start_order import Awaited, order_annotations, parse_after, parse_start_after
 from rowlock.workloads.run_options.time_limit import MAX_TIME_ANNOTATION
 
 
@@ -16,12 +17,25 @@ class OwnOptions:
 
     notify: Mapping[str, str] = field(default_factory=dict)
     max_time: int | None = None
+    after: tuple[Awaited, ...] = ()
+    start_after: str = ""
+
+    @property
+    def is_ordered(self) -> bool:
+        """Whether the job waits for others, or for a time."""
+        return bool(self.after or self.start_after)
 
     def annotations(self) -> dict[str, str]:
         """The annotations of the job that keep them."""
-        return {MAX_TIME_ANNOTATION: str(self.max_time)} if self.max_time else {}
+        limit = {MAX_TIME_ANNOTATION: str(self.max_time)} if self.max_time else {}
+        return limit | order_annotations(self.after, self.start_after)
 
 
 def parse_own_options(top: Fields) -> OwnOptions:
     """The options of a request; mistakes are added to its errors."""
-    return OwnOptions(notify=parse_notify(top), max_time=top.integer("maxTimeSeconds", 1))
+    return OwnOptions(
+        notify=parse_notify(top),
+        max_time=top.integer("maxTimeSeconds", 1),
+        after=parse_after(top),
+        start_after=parse_start_after(top),
+    )

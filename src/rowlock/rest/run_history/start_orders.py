@@ -1,0 +1,130 @@
+"""Starts jobs that waited for others, or for a time (`--after`, `--start-after`). Level, not edge: each look asks what is."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sqlite3
+from collections.abc import Callable
+
+from rowlock import kinds, objects
+from rowlock.api import Api, WriteOptions
+from rowlock.archive import database
+from rowlock.archive.archive import Archive
+from rowlock.archive.database import UnusableArchive
+from rowlock.controllers.supervisor import ERRORS
+from rowlock.errors import ApiError, Conflict, NotFound
+from rowlock.objects import Object
+from rowlock.rest.informers import InformerCache
+from rowlock.rest.run_history.run_notes import RunNotes
+from rowlock.workloads.frameworks import is_suspended
+from rowlock.workloads.phase import TERMINAL
+from rowlock.workloads.run_options.start_order import (
+    BLOCKED_ANNOTATION,
+    Awaited,
+    awaited_jobs,
+    order_sentence,
+    start_patch,
+    start_time,
+)
+
+log = logging.getLogger(__name__)
+
+_RETRY, _LONGEST_SLEEP = 5.0, 86_400.0
+_OPTIONS = WriteOptions(manager="rowlock")
+
+
+class StartOrders:
+    """The jobs that wait for their turn."""
+
+    def __init__(self, api: Api, cache: InformerCache, archive: Archive, clock: Callable[[], float]) -> None:
+        self._api, self._cache, self._archive, self._clock = api, cache, archive, clock
+        self._waiting: set[str] = set()
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def consider(self, notes: RunNotes) -> None:
+        """Look at a run whose notes have changed: it waits, or others may wait for its end."""
+        uid, job = notes.record.uid, self._cache.job(notes.record.uid)
+        if job is not None and _waits(job):
+            self._waiting.add(uid)
+            self._look_soon(uid)
+        else:
+            self._waiting.discard(uid)
+        if notes.record.phase in TERMINAL or notes.record.deleted is not None:
+            for other in self._waiting:
+                waiting = self._cache.job(other)
+                if waiting is not None and any(one.uid == uid for one in awaited_jobs(waiting)):
+                    self._look_soon(other)
+
+    def stop(self) -> None:
+        """Forget everything: this server records no longer, and another one does."""
+        for timer in self._timers.values():
+            timer.cancel()
+        for task in self._tasks:
+            task.cancel()
+        self._timers.clear()
+        self._waiting.clear()
+
+    def _look_soon(self, uid: str, delay: float = 0.0) -> None:
+        if timer := self._timers.pop(uid, None):
+            timer.cancel()
+        self._timers[uid] = asyncio.get_running_loop().call_later(min(delay, _LONGEST_SLEEP), self._begin_look, uid)
+
+    def _begin_look(self, uid: str) -> None:
+        self._timers.pop(uid, None)
+        task = asyncio.create_task(self._look(uid), name="the order of jobs")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _look(self, uid: str) -> None:
+        job = self._cache.job(uid)
+        if job is None or not _waits(job):
+            self._waiting.discard(uid)
+            return
+        try:
+            await self._start_or_wait(uid, job)
+        except (NotFound, Conflict):
+            return  # it is gone; or another job has its name
+        except (ApiError, sqlite3.Error, OSError, UnusableArchive) as error:
+            log.warning("whether %s may start is asked again: %s", objects.name(job), error)
+            self._look_soon(uid, _RETRY)
+        except Exception as error:  # noqa: BLE001 (a malformed object must not affect other jobs)
+            ERRORS.report("the order of jobs", error, "the job waits")
+
+    async def _start_or_wait(self, uid: str, job: Object) -> None:
+        for awaited in awaited_jobs(job):
+            phase = await self._phase_of(awaited)
+            if phase not in ("Completed", "Failed", "Deleted"):
+                return
+            if awaited.must_succeed and phase != "Completed":
+                await self._note_blocker(job, awaited)
+                return
+        left = start_time(job) - self._clock()
+        if left > 0:
+            self._look_soon(uid, left)
+            return
+        await self._patch(job, start_patch(job))
+
+    async def _phase_of(self, awaited: Awaited) -> str:
+        """The phase of an awaited job; of one that is gone, as the archive has it: "Deleted" if it had not ended."""
+        if self._cache.has_job(awaited.uid):
+            return self._cache.phase(awaited.uid)
+        await self._archive.settle(_RETRY)
+        try:
+            found = await self._archive.read(database.read_headers, "WHERE uid = ?", (awaited.uid,))
+        except FileNotFoundError:
+            return "Deleted"
+        return found[0].phase if found and found[0].phase in TERMINAL else "Deleted"
+
+    async def _note_blocker(self, job: Object, awaited: Awaited) -> None:
+        if BLOCKED_ANNOTATION not in objects.annotations(job):
+            notes = {BLOCKED_ANNOTATION: awaited.name}
+            await self._patch(job, {"metadata": {"uid": objects.uid(job), "annotations": notes}})
+
+    async def _patch(self, job: Object, patch: Object) -> None:
+        await self._api.patch(kinds.by_object(job), *objects.key(job), patch, type="merge", options=_OPTIONS)
+
+
+def _waits(job: Object) -> bool:
+    return is_suspended(job) and bool(order_sentence(job)) and not objects.is_deleting(job)
