@@ -49,6 +49,10 @@ def test_the_end_is_told_with_its_verdict_once_that_is_known() -> None:
     assert notices_of_phases(failed, "rank 1 ran out of memory.") == [
         Notice("failed", "failed", T + 62, "failed: rank 1 ran out of memory.")
     ]
+    gone = [*failed, *steps((63, "Deleting"), (64, "Deleted"))]
+    assert notices_of_phases(gone, "rank 1 ran out of memory.") == notices_of_phases(
+        failed, "rank 1 ran out of memory."
+    )
     done = steps((0, "Creating"), (1, "Running"), (62, "Completed"))
     assert [n.sentence for n in notices_of_phases(done, "It completed; no rank failed.")] == ["completed after 61 s."]
     assert [n.sentence for n in notices_of_phases(done, "It completed, but the loss of rank 0 became NaN.")] == [

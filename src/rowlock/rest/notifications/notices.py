@@ -17,6 +17,7 @@ LEAST_WAIT = 10.0
 """Seconds that a job must have waited for its start to be told."""
 _WAITING = frozenset({"Creating", "Pending", "Resuming"})
 _RUNNING = frozenset({"Running", "Degraded"})
+_GOING = frozenset({"Deleting", "Deleted"})
 _ENDS = {"Failed": "failed", "Completed": "completed"}
 _OF_REASON = {"JobHangs": "hangs", EVENT_REASONS[NOT_FINITE]: "nan", "Evict": "preempted"}
 """The reason of an Event about a job → what it tells."""
@@ -48,16 +49,19 @@ def notices_of_phases(phases: Sequence[PhaseStep], verdict: str) -> list[Notice]
             waits_since = None
         elif step.phase not in ("Initializing", *_RUNNING):
             waits_since = None
-    if phases and verdict and (event := _ENDS.get(phases[-1].phase)):
-        found.append(Notice(event, event, phases[-1].at, _end_words(event, phases, verdict)))
+    last = next(
+        (step for step in reversed(phases) if step.phase not in _GOING), None
+    )  # the verdict may come after the deletion
+    if last is not None and verdict and (event := _ENDS.get(last.phase)):
+        found.append(Notice(event, event, last.at, _end_words(event, phases, last.at, verdict)))
     return found
 
 
-def _end_words(event: str, phases: Sequence[PhaseStep], verdict: str) -> str:
+def _end_words(event: str, phases: Sequence[PhaseStep], ended: float, verdict: str) -> str:
     if event == "failed":
         return f"failed: {verdict}"
     began = next((step.at for step in phases if step.phase in _RUNNING), phases[0].at)
-    took = f"completed after {format_duration(max(0.0, phases[-1].at - began))}"
+    took = f"completed after {format_duration(max(0.0, ended - began))}"
     doubt = verdict.partition("It completed, but ")[2]
     return f"{took}, but {doubt}" if doubt else f"{took}."
 

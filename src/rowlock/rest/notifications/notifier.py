@@ -29,7 +29,6 @@ from rowlock.rest.notifications.notices import Notice, notice_of_event, notices_
 from rowlock.rest.notifications.settings import NotifySettings, judge_of_operator
 from rowlock.rest.notifications.webhook import Judge
 from rowlock.rest.run_history.run_notes import RunNotes
-from rowlock.workloads.phase import TERMINAL
 from rowlock.workloads.run_options.notify import EVENTS, NOTIFIED_ANNOTATION, NOTIFY_ANNOTATION, UNTOLD_ANNOTATION
 
 log = logging.getLogger(__name__)
@@ -117,8 +116,7 @@ class Notifier:
                 run.last_event[notice.event] = notice.at
                 self._tell_once(run, notice)
             return
-        verdict = notes.record.verdict if notes.record.phase in TERMINAL else ""
-        for notice in notices_of_phases(notes.phases, verdict):
+        for notice in notices_of_phases(notes.phases, notes.record.verdict):
             self._tell_once(run, notice)
 
     def _concerns(self, job: Object) -> bool:
