@@ -45,7 +45,7 @@ def fill(word: str, values: Mapping[str, str]) -> tuple[str, set[str]]:
 def _unknown(name: str, known: Iterable[str]) -> BadRequest:
     names = list(known)
     message = (
-        f"the command has {{{name}}}, and the sweep no parameter {name}.{did_you_mean(name, names)} It has {', '.join(names)}."
-        f" Write {{{{{name}}}}} for a {{{name}}} that the program is to get as it is."
+        f"the command names {{{name}}}, but the sweep has no parameter {name}.{did_you_mean(name, names)} It has: {', '.join(names)}."
+        f" Write {{{{{name}}}}} to pass {{{name}}} to the program unchanged."
     )
     return BadRequest(message, causes=[Cause("unknown", message, "command")])
