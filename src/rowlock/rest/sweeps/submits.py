@@ -109,6 +109,7 @@ def _check_submission(submission: Submission) -> None:
         "spec.environmentVariables": submission.user_credentials and "personal credentials are for one job each: put the values into a Secret of the project.",
         "notify": submission.own.notify
         and "runs of a sweep send no notifications yet: leave it out; `rowlock up --notify` tells of all jobs.",
+        "after": submission.own.is_ordered and "runs of a sweep do not wait for jobs or times yet: leave after and startAfter out.",
         "spec.annotations": any(_RESUME in role.annotations for role in (submission.master, submission.worker))
         and "the runs of a sweep begin anew, each with checkpoints of its own: leave --resume-from out.",
     }  # fmt: skip
