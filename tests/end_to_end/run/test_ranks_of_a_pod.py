@@ -80,7 +80,7 @@ def test_a_breakpoint_of_a_rank_without_a_terminal_ends_no_job(running: Cluster,
         ),
         (
             "input('lr? ')",
-            "EOF when reading a line; it read its standard input, and had none: pipe it into `rowlock run`",
+            "EOF when reading a line (train.py:1); it read its standard input, and had none: pipe it into `rowlock run`",
         ),
         ("import os; os.environ['LOCAL_RANK']", "`rowlock run --nproc-per-node 1` gives it one"),
     ],
