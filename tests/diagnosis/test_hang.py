@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from rowlock.diagnosis.hang import judge_ranks, keeps_standing
-from rowlock.diagnosis.observation import RankObservation
+from rowlock.diagnosis.hang import judge_after, judge_ranks, keeps_standing
+from rowlock.diagnosis.observation import RankObservation, Verdict
 from rowlock.diagnosis.rendezvous import Rendezvous
 from rowlock.diagnosis.stacks import NO_CALL, Stack, parse_stack
 from rowlock.diagnosis.stragglers import find_straggler
@@ -399,6 +399,19 @@ def test_hangs_that_no_list_of_calls_knows(
     found = judge_ranks(looks)
     assert (found.kind, found.culprits, found.sentence) == (kind, culprits, sentence)
     assert found.is_hang == (kind != "absent")
+
+
+def test_ranks_that_all_sleep_hang_only_after_a_while() -> None:
+    asleep = [look(r, NAP, sleeps=True, **LOOKS) for r in range(2)]
+    assert judge_ranks(asleep) == Verdict(
+        "moving",
+        "Nothing hangs so far: both ranks sleep, silent for 6.0 s, and a sleep ends by itself: rank 0 sleeps at plain.py:10 and rank 1"
+        " sleeps at plain.py:10.",
+    )
+    later = judge_after(asleep, 20.0)
+    assert (later.kind, later.culprits) == ("still", ())
+    assert later.sentence.startswith("No rank moves, silent for 26 s: rank 0 sleeps")
+    assert judge_ranks([asleep[0], look(1, LOAD, **LOOKS)]).kind == "still", "the other one may wait for it"
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,8 @@ from rowlock.diagnosis.root_cause import format_duration, join_names
 
 MIN_SILENCE = 3.0
 """Seconds without output of any rank before a hang is reported: healthy ranks wait for each other in every step."""
+_ASLEEP = 20.0
+"""The same where all ranks sleep, each by itself: a sleep ends, and a healthy program may pause in every round."""
 _MEET, _RETRY = 15.0, 100.0
 """Seconds for which ranks that have all come may take to meet: connected to each other, and with one that is not. Such a rank may sleep
 until its library tries again: torch's store for up to 90 s."""
@@ -48,8 +50,13 @@ def _judge_now(observations: Sequence[RankObservation]) -> Verdict:
         return _absent_verdict(absent, running)
     verdict = _judge_stacks(observations)
     needs_silence = verdict.kind in ("behind", "mismatch", "stuck", "still", "slow")
-    if needs_silence and min(look.silent for look in observations) < MIN_SILENCE:
+    silent = min(look.silent for look in observations)
+    if needs_silence and silent < MIN_SILENCE:
         return Verdict("moving", _moving_sentence(observations))
+    if verdict.kind == "still" and silent < _ASLEEP and all(look.sleeps for look in observations):
+        which = "both" if len(observations) == 2 else f"all {len(observations)}"
+        text = f"Nothing hangs so far: {which} ranks sleep, silent for {format_duration(silent)}, and a sleep ends by itself"
+        return Verdict("moving", f"{text}: {_still_text(observations)}.")
     return verdict
 
 
