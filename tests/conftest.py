@@ -39,7 +39,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return FileScheduling(config, log)
 
 
-REAL_NODE = frozenset({"tests/kube_evidence/test_own_operator.py", "tests/kube_evidence/test_real_node.py"})
+REAL_NODE = frozenset(
+    f"tests/kube_evidence/test_{name}.py" for name in ("followed_stream", "own_operator", "real_node")
+)
 """Files that start containerd and a kubelet."""
 ON_REAL = "on_real"
 ENGINES = (

@@ -36,7 +36,7 @@ PATIENCE = 60.0
 HEARTBEAT_S = 5.0
 """The cluster takes a node for lost after 40 s of silence."""
 CONTENTS = (
-    *kinds.JOBS, kinds.POD_GROUP, kinds.POD, kinds.SERVICE, kinds.EVENT, kinds.CONFIG_MAP, kinds.SECRET, kinds.SERVICE_ACCOUNT,
+    kinds.CRON_JOB, *kinds.JOBS, kinds.BATCH_JOB, kinds.POD_GROUP, kinds.POD, kinds.SERVICE, kinds.EVENT, kinds.CONFIG_MAP, kinds.SECRET, kinds.SERVICE_ACCOUNT,
     kinds.PERSISTENT_VOLUME_CLAIM, kinds.RESOURCE_QUOTA, kinds.ROLE, kinds.ROLE_BINDING, kinds.AUTOSCALER,
 )  # fmt: skip
 """What may be in a namespace of a test."""
