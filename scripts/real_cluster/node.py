@@ -22,12 +22,12 @@ from processes import launch, stop, until
 
 NODE = "real-node"
 _IPV6 = Path("/proc/sys/net/ipv6/conf/default/disable_ipv6")
-BRIDGE, ADDRESS, SUBNET = "rowlock-real0", "10.98.77.1", "10.98.77.0/24"
+_NAMESPACES = Path("/run/netns")
 PACKAGES = "containerd runc containernetworking-plugins busybox-static iptables bind9-dnsutils"
 PLUGINS = Path("/usr/lib/cni")
 _PROGRAMS = ("containerd", "ctr", "runc", "ip")
 _HOST_DIRECTORIES = ("/usr", "/lib", "/lib64", "/bin", "/sbin", "/etc/alternatives", "/etc/ssl")
-SOCKET = "containerd.address"
+SOCKET, BRIDGE = "containerd.address", "bridge.name"
 REGISTRIES = "registries"
 """The directory of `hosts.toml` files, by which a test stands in for a registry: containerd reads them at each pull."""
 PAUSE, HOST = "localhost/pause:1", "localhost/host:1"
@@ -50,7 +50,7 @@ def start_node(plane: Plane) -> None:
     """Returns when the node is Ready."""
     require_node(plane.bin)
     _keep_browsers_calm(plane.dir)
-    _bridge()
+    _bridge(plane)
     socket = _containerd(plane)
     _images(plane)
     _names(plane)
@@ -65,28 +65,61 @@ def _keep_browsers_calm(directory: Path) -> None:
         _IPV6.write_text("1")
 
 
-def _bridge() -> None:
-    _let_pods_talk()
-    if subprocess.run(["ip", "link", "show", BRIDGE], capture_output=True).returncode == 0:
-        return
+def bridge_of(plane: Plane) -> str:
+    """The bridge of the node's pods. Each node has its own, with a subnet of its own: two on one bridge gave the same addresses twice."""
+    return f"rowlock-{plane.port}"
+
+
+def address_of(plane: Plane) -> str:
+    """The node's address on its bridge, the first of a /24. No other plane that lives has a port with the same ten."""
+    number = plane.port // 10
+    return f"10.{64 + number // 256}.{number % 256}.1"
+
+
+def _bridge(plane: Plane) -> None:
+    bridge = bridge_of(plane)
+    _remove_bridge(bridge)  # of a plane that had this port and was killed
     for command in (
-        ["ip", "link", "add", BRIDGE, "type", "bridge"],
-        ["ip", "addr", "add", f"{ADDRESS}/24", "dev", BRIDGE],
-        ["ip", "link", "set", BRIDGE, "up"],
+        ["ip", "link", "add", bridge, "type", "bridge"],
+        ["ip", "addr", "add", f"{address_of(plane)}/24", "dev", bridge],
+        ["ip", "link", "set", bridge, "up"],
     ):
         done = subprocess.run(command, text=True, capture_output=True)
         if done.returncode:
             raise Missing(f"`{' '.join(command)}` is refused here: {done.stderr.strip()}")
+    (plane.dir / BRIDGE).write_text(bridge)
+    _let_pods_talk(bridge)
 
 
-def _let_pods_talk() -> None:
+def _remove_bridge(bridge: str) -> None:
+    """Remove a bridge, and the network namespaces of the pods on it; nothing where there is none."""
+    shown = subprocess.run(["ip", "-json", "addr", "show", "dev", bridge], text=True, capture_output=True)
+    if shown.returncode:
+        return
+    addresses = [each["local"] for link in json.loads(shown.stdout) for each in link.get("addr_info", ())]
+    subnet = next((address.rpartition(".")[0] + "." for address in addresses if "." in address), "none")
+    for namespace in _NAMESPACES.glob("cni-*"):
+        inside = ["ip", "-netns", namespace.name, "-4", "-brief", "addr", "show"]
+        if f" {subnet}" in subprocess.run(inside, text=True, capture_output=True).stdout:
+            subprocess.run(["ip", "netns", "delete", namespace.name], capture_output=True)
+    subprocess.run(["ip", "link", "delete", bridge], capture_output=True)
+    if shutil.which("iptables") is not None:
+        subprocess.run(["iptables", "-w", "-D", *_rule(bridge)], capture_output=True)
+
+
+def _rule(bridge: str) -> list[str]:
+    return ["FORWARD", "-i", bridge, "-o", bridge, "-j", "ACCEPT"]
+
+
+def _let_pods_talk(bridge: str) -> None:
     """Whatever the machine's firewall says of what is forwarded: a dockerd that ran here leaves "drop", and with `br_netfilter` that
     holds between the pods of one bridge, too. Without iptables there is no such rule."""
     if shutil.which("iptables") is None:
         return
-    rule = ["FORWARD", "-i", BRIDGE, "-o", BRIDGE, "-j", "ACCEPT"]
-    if subprocess.run(["iptables", "-w", "-C", *rule], capture_output=True).returncode:
-        subprocess.run(["iptables", "-w", "-I", *rule], capture_output=True)  # refused: pods talk if they may anyway
+    if subprocess.run(["iptables", "-w", "-C", *_rule(bridge)], capture_output=True).returncode:
+        subprocess.run(
+            ["iptables", "-w", "-I", *_rule(bridge)], capture_output=True
+        )  # refused: pods talk if they may anyway
 
 
 def _containerd(plane: Plane) -> Path:
@@ -98,11 +131,11 @@ def _containerd(plane: Plane) -> Path:
     networks.mkdir(exist_ok=True)
     addresses = {
         "type": "host-local",
-        "ranges": [[{"subnet": SUBNET}]],
+        "ranges": [[{"subnet": f"{address_of(plane).rpartition('.')[0]}.0/24"}]],
         "routes": [{"dst": "0.0.0.0/0"}],
         "dataDir": str(plane.dir / "addresses"),
     }
-    bridge = {"type": "bridge", "bridge": BRIDGE, "isGateway": True, "hairpinMode": True, "ipam": addresses}
+    bridge = {"type": "bridge", "bridge": bridge_of(plane), "isGateway": True, "hairpinMode": True, "ipam": addresses}
     network = {"cniVersion": "1.0.0", "name": "real", "plugins": [bridge]}
     (networks / "10-real.conflist").write_text(json.dumps(network))
     (plane.dir / "container.json").write_text(json.dumps(_container_defaults()))
@@ -192,6 +225,8 @@ def stop_node(directory: Path) -> None:
             subprocess.run(["umount", "-l", mount], capture_output=True)
     shutil.rmtree(state, ignore_errors=True)
     with suppress(OSError):
+        _remove_bridge((directory / BRIDGE).read_text())
+    with suppress(OSError):
         _IPV6.write_text((directory / "ipv6").read_text())
 
 
@@ -224,7 +259,7 @@ def _tar(files: dict[str, bytes]) -> bytes:
 def _names(plane: Plane) -> None:
     corefile = plane.dir / "Corefile"
     corefile.write_text(
-        f"cluster.local:53 {{\n bind {ADDRESS}\n kubernetes cluster.local in-addr.arpa {{\n"
+        f"cluster.local:53 {{\n bind {address_of(plane)}\n kubernetes cluster.local in-addr.arpa {{\n"
         f"  kubeconfig {plane.kubeconfig} token\n  pods insecure\n  ttl 1\n }}\n cache 1\n}}\n"
     )
     launch(plane.dir, "coredns", [plane.bin / "coredns", "-conf", corefile])
@@ -234,7 +269,7 @@ def _kubelet(plane: Plane, socket: Path) -> None:
     config = {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",
-        "address": ADDRESS,
+        "address": address_of(plane),
         "port": plane.port + 8,
         "readOnlyPort": 0,
         "healthzPort": 0,
@@ -247,7 +282,7 @@ def _kubelet(plane: Plane, socket: Path) -> None:
         "localStorageCapacityIsolation": False,
         "imageGCHighThresholdPercent": 100,
         "evictionHard": {"memory.available": "100Mi", "nodefs.available": "1%", "imagefs.available": "1%"},
-        "clusterDNS": [ADDRESS],
+        "clusterDNS": [address_of(plane)],
         "clusterDomain": "cluster.local",
         "containerRuntimeEndpoint": f"unix://{socket}",
     }
@@ -258,7 +293,7 @@ def _kubelet(plane: Plane, socket: Path) -> None:
         "kubeconfig": plane.kubeconfig,
         "root-dir": plane.dir / "kubelet",
         "hostname-override": NODE,
-        "node-ip": ADDRESS,
+        "node-ip": address_of(plane),
     }
     launch(plane.dir, "kubelet", [plane.bin / "kubelet", *(f"--{name}={value}" for name, value in flags.items())])
     asked = ("get", "node", NODE, "-o", "jsonpath={.status.conditions[?(@.type=='Ready')].status}")
