@@ -1,5 +1,5 @@
 """A test that needs a framework which `make test-examples` installs is marked `examples`: CI's environment has none of them while
-`make test` runs, but that of whoever writes the test may have them all."""
+`make test` runs, but that of whoever writes the test may have them all. Files that start a real node are known to be such."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.conftest import REAL_NODE
 
 TESTS = Path(__file__).parent
 HEAVY = "accelerate|jax|keras|lightning|mpi4py|tensorflow|transformers|xgboost"
@@ -112,3 +113,14 @@ def test_an_unmarked_test_is_found(text: str) -> None:
 )
 def test_a_framework_that_is_only_spoken_of_needs_no_mark(text: str) -> None:
     assert not list(unmarked_tests(text))
+
+
+def test_files_that_start_a_real_node_run_one_after_the_other() -> None:
+    """Two kubelets share the control groups of a machine, and each ends the other's pods."""
+    starts = re.compile(r"(?m)^\s+(?:with )?.*\breal_node\(")
+    found = {
+        path.relative_to(TESTS.parent).as_posix()
+        for path in TESTS.rglob("test_*.py")
+        if starts.search(path.read_text(encoding="utf-8"))
+    }
+    assert found == REAL_NODE
