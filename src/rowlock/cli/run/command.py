@@ -29,6 +29,7 @@ from rowlock.cli.run.following import DETACHED, STOPPED, TERMINATED, Follow, fol
 from rowlock.cli.run.notify import FLAG_OF as NOTIFY_FLAG_OF
 from rowlock.cli.run.notify import notify_field
 from rowlock.cli.run.request import HOST_IMAGE, are_arguments, parse_processes, submission
+from rowlock.cli.run.start_order import start_order
 from rowlock.cli.server_json import running_server
 from rowlock.cli.start.process import start_server
 from rowlock.cli.start.settings import check_same_settings, next_start, serve_argv
@@ -120,7 +121,7 @@ def _prepare(line: CommandLine, command: list[str], console: Console) -> Iterato
         name = _free_name(server, line, command)
         copy = stack.enter_context(source.make_copy(line, name))
         body = submission(line, command, name, shell, console)
-        body |= notify_field(line, line.notify)
+        body |= notify_field(line, line.notify) | start_order(line)
         beginning = checkpoints.resume_from(line, server, body)
         if recording and (code := recording.result()):
             body["code"] = code

@@ -10,7 +10,6 @@ from rowlock.cli.context import project, typed_command
 from rowlock.cli.grammar import CommandError, CommandLine, is_digits, suggest_nearest
 from rowlock.cli.output import parse_duration
 from rowlock.cli.run.console import CONSOLE_FIELDS, Console
-from rowlock.cli.run.start_order import start_order
 from rowlock.training.frameworks.torchrun import is_torchrun, launched_ranks
 
 HOST_IMAGE = "rowlock.dev/host"
@@ -45,7 +44,6 @@ def submission(
         "spec": spec,
         **({"masterSpec": master} if master else {}),
         "submitCommand": typed_command(line),
-        **start_order(line),
         **({"maxTimeSeconds": whole_seconds(line.max_time, "--max-time", 1)} if line.max_time else {}),
         **({"shellEnvironment": shell} if shell else {}),
     }
