@@ -11,7 +11,6 @@ from rowlock.api import Api, WriteOptions
 from rowlock.errors import ApiError, Conflict, NotFound
 from rowlock.objects import Object
 from rowlock.rest.run_history.run_notes import RunNotes
-from rowlock.workloads.phase import TERMINAL
 from rowlock.workloads.run_options.time_limit import end_patch, end_reason, max_time_of, seconds_run
 
 log = logging.getLogger(__name__)
@@ -31,13 +30,11 @@ class TimeLimits:
 
     def consider(self, notes: RunNotes) -> None:
         """Set, move or remove the timer of a run whose notes have changed."""
-        uid, job = notes.record.uid, notes.job
-        if timer := self._timers.pop(uid, None):
+        if timer := self._timers.pop(notes.record.uid, None):
             timer.cancel()
-        limit = max_time_of(job) if job is not None else None
-        if job is None or limit is None or notes.record.phase not in _COUNTED or end_reason(job):
-            return
-        self._set_timer(notes, limit - seconds_run(notes.phases, self._clock()))
+        job = notes.job
+        if job is not None and not end_reason(job) and (left := self._seconds_left(notes, job)) is not None:
+            self._set_timer(notes, left)
 
     def stop(self) -> None:
         """Forget all timers: this server records no longer, and another one does."""
@@ -54,22 +51,26 @@ class TimeLimits:
     def _look(self, notes: RunNotes) -> None:
         self._timers.pop(notes.record.uid, None)
         job = notes.job
-        limit = max_time_of(job) if job is not None else None
-        if job is None or limit is None or notes.record.phase not in _COUNTED or notes.record.phase in TERMINAL:
+        if job is None or (left := self._seconds_left(notes, job)) is None:
             return
-        left = limit - seconds_run(notes.phases, self._clock())
         if left > 0:
             self._set_timer(notes, left)
             return
-        task = asyncio.create_task(self._end(notes, job, limit), name="the end of a job")
+        task = asyncio.create_task(self._end(notes, job), name="the end of a job")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _end(self, notes: RunNotes, job: Object, limit: float) -> None:
+    def _seconds_left(self, notes: RunNotes, job: Object) -> float | None:
+        """How long the job may still run; None if it has no limit or does not run now."""
+        limit = max_time_of(job)
+        if limit is None or notes.record.phase not in _COUNTED:
+            return None
+        return limit - seconds_run(notes.phases, self._clock())
+
+    async def _end(self, notes: RunNotes, job: Object) -> None:
         try:
-            await self._api.patch(
-                kinds.by_object(job), *objects.key(job), end_patch(job, limit), type="merge", options=_OPTIONS
-            )
+            patch = end_patch(job, max_time_of(job) or 0.0)
+            await self._api.patch(kinds.by_object(job), *objects.key(job), patch, type="merge", options=_OPTIONS)
         except (NotFound, Conflict):
             return  # it is gone; or another job has its name
         except ApiError as error:

@@ -111,8 +111,8 @@ def _name(found: _Found) -> str:
     return objects.labels(found.config_map)[LABEL]
 
 
-async def _find(call: RestCall, project: str = "", selector: str = LABEL) -> list[_Found]:
-    """The sweeps that the caller may list, of a project, or of all."""
+async def _find(call: RestCall, project: str = "", identity: str | None = None) -> list[_Found]:
+    """The sweeps that the caller may list, of a project, or of all; only the one of this id, if it is given: each is parsed and unsealed."""
     require_sweeps(call)
     cache, key = call.context.cache, call.context.settings.sweep_key.encode()
     projects = [require_project(call, project, "project")] if project else list(cache.projects().values())
@@ -120,16 +120,16 @@ async def _find(call: RestCall, project: str = "", selector: str = LABEL) -> lis
     for one in projects:
         if not call.allows("list", kinds.CONFIG_MAP, one.namespace):
             continue
-        page = await call.context.api.list(kinds.CONFIG_MAP, one.namespace, labels=parse_labels(selector))
-        found += [_Found(one, each, read_object(each, key)) for each in page.items if is_sweep(each)]
+        page = await call.context.api.list(kinds.CONFIG_MAP, one.namespace, labels=parse_labels(LABEL))
+        named = [each for each in page.items if identity in (None, objects.labels(each).get(WORKLOAD_ID))]
+        found += [_Found(one, each, read_object(each, key)) for each in named if is_sweep(each)]
     return found
 
 
 async def _find_one(call: RestCall) -> _Found:
     """The sweep that the path names, if the caller has the route's right to it. Raises NotFound, Forbidden."""
     identity = str(call.path["id"])
-    known = await _find(call)
-    found = next((one for one in known if objects.labels(one.config_map).get(WORKLOAD_ID) == identity), None)
+    found = next(iter(await _find(call, identity=identity)), None)
     if found is None:
         raise NotFound(f"Resource id not found: there is no sweep {identity!r}. GET /api/v1/sweeps lists them.")
     call.require_right(kinds.CONFIG_MAP, *objects.key(found.config_map))
