@@ -70,16 +70,18 @@ def test_a_taken_name_is_a_conflict_that_the_client_raises_once(platform: Platfo
 def test_the_pods_of_a_workload(platform: Platform) -> None:
     identity = platform.submit("with-pods").data["workloadId"]
     found: list[dict[str, Any]] = []
+    everywhere: list[dict[str, Any]] = []
 
-    def has_pods() -> bool:
+    def told_alike() -> bool:
+        # on a real cluster the scheduler writes why a pod waits, perhaps between the two answers
         found[:] = platform.api("PodsApi").get_workload_pods(identity).data["pods"]
-        return len(found) == 3
+        listed = platform.api("PodsApi").list_pods(filter_by=[f"workloadId=={identity}"], verbosity="full")
+        everywhere[:] = listed.data["pods"]
+        return len(found) == 3 and everywhere == found
 
-    until(has_pods, "three pods", every=0.05)
+    until(told_alike, lambda: f"three pods, alike in both answers: {found} {everywhere}", every=0.05)
     for pod in found:
         assert runai.models.Pod1.from_dict(pod).workload_id == identity
-    everywhere = platform.api("PodsApi").list_pods(filter_by=[f"workloadId=={identity}"], verbosity="full").data["pods"]
-    assert everywhere == found
     assert platform.api("PodsApi").count_pods(filter_by=[f"workloadId=={identity}"]).data == {"count": 3}
 
 
