@@ -22,7 +22,10 @@ from rowlock.kubelet.pod import directory, exec_space
 from rowlock.kubelet.shim import pod_host
 from rowlock.kubelet.volumes import volumes
 from rowlock.rest import call
+from rowlock.rest.notifications import trial
+from rowlock.rest.sweeps import submits, views
 from rowlock.storage import store, write_verbs
+from rowlock.sweeps import reconcile, sweep
 from rowlock.system import event_expiry
 from rowlock.workloads import body_fields, dry_run_gangs, list_query
 
@@ -73,6 +76,10 @@ def test_every_figure_is_that_of_the_code() -> None:
         f"| {request_body.LARGE_JSON >> 10} KiB of JSON, {request_body.LARGE_YAML >> 10} KiB of YAML |",
         f"| {yaml_reader.MAX_DEPTH} levels |",
         f"| {store.WATCH_WINDOW:,} changes in memory",
+        f"of all its runs | {sweep.MOST_BYTES:,} bytes, {submits._MOST_RUN:,} and {submits._MOST_PARAMETERS:,} characters |",
+        f"made at a time | {reconcile.MOST_CREATED}; of large ones {reconcile._MOST_CHARACTERS:,} characters",
+        f"a sweep's runs | {views._LONGEST_COMMAND:,} characters |",
+        f"of one project | {trial._MOST_WAITING}; two go out",
         f"`generateName` | {write_verbs.GENERATE_ATTEMPTS} |",
         f"| Events | an hour after they were last seen (`rowlock up --event-ttl`), {event_expiry.MAX_EVENTS:,} at a time |",
         f"pods of a node | {machine.MAX_PODS:,} ",

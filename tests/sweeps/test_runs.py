@@ -11,8 +11,16 @@ from rowlock import kinds, objects
 from rowlock.api import Create, Decision, Patch, Record
 from rowlock.objects import Object
 from rowlock.sweeps.reconcile import ObservedSweep, has_ended, reconcile
-from rowlock.sweeps.sweep import BEGUN_ANNOTATION, DATA_KEY, SEAL_KEY, STOPPED_ANNOTATION, index_of, read_object
-from rowlock.sweeps.template import build_run
+from rowlock.sweeps.sweep import (
+    BEGUN_ANNOTATION,
+    DATA_KEY,
+    SEAL_KEY,
+    STOPPED_ANNOTATION,
+    Sweep,
+    index_of,
+    read_object,
+)
+from rowlock.sweeps.template import build_run, longest_run
 from rowlock.training.model import REQUEST_ANNOTATION
 from rowlock.workloads.objects import WORKLOAD_ID
 
@@ -168,3 +176,29 @@ def test_nobody_but_the_server_writes_a_sweep() -> None:
         assert read_object(forged, KEY) is None
     assert read_object(made, b"another key") is None
     assert kinds.by_object(sweep.template) is kinds.PYTORCHJOB
+
+
+# ---------------------------------------------------------------- runs that are large
+
+
+def large_sweep(words: int, length: int) -> Sweep:
+    """A sweep of 40 runs at a time whose command names a parameter often; the values of that are long."""
+    spec = {"image": "i", "distributedFramework": "PyTorch", "noWorkers": True, "command": ["echo", *["{lr}"] * words]}
+    values = ["x" * length + str(n) for n in range(40)]
+    return make_sweep(parameters={"lr": values}, maxParallel=40, workload={"projectId": "team-a", "spec": spec})
+
+
+def test_large_runs_are_made_a_few_a_turn() -> None:
+    """Each is some hundred KB: forty of them in one turn held the event loop for seconds."""
+    sweep = large_sweep(300, 900)
+    decision = reconcile(ObservedSweep(config_map(sweep), sweep, {}))
+    size = len(json.dumps(build_run(sweep, config_map(sweep), 39)))
+    assert 200_000 < size and 1 <= len(created(decision)) <= 3
+    small = make_sweep(parameters={"lr": "1..40"}, maxParallel=40)
+    assert len(created(reconcile(ObservedSweep(config_map(small), small, {})))) == 40
+
+
+def test_the_longest_run_is_known_before_one_is_made() -> None:
+    for sweep in (large_sweep(300, 900), large_sweep(1, 3), make_sweep()):
+        made = len(json.dumps(build_run(sweep, config_map(sweep), sweep.total - 1), ensure_ascii=False))
+        assert 0.5 < longest_run(sweep) / made < 1.5

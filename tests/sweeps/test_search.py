@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from typing import Any
 
 import pytest
@@ -49,7 +50,9 @@ def test_values_stay_as_they_are_written(written: Any, values: tuple[str, ...]) 
         ([[1]], "a list of these"),
         ({"min": 1}, "a list of these"),
         (math.nan, "a list of these"),
-        (list(range(1001)), "1,001 values"),
+        ("1..1000," * 300_000, "more than 1,000 values"),
+        ("1..1" * 300_000 + "x", "1,000 printable"),
+        (list(range(1001)), "more than 1,000 values"),
     ],
 )
 def test_what_is_no_parameter_is_refused(written: Any, said: str | None) -> None:
@@ -76,6 +79,16 @@ def test_names_of_parameters(names: list[str], said: str) -> None:
     with pytest.raises(BadRequest) as refused:
         parse_space(dict.fromkeys(names, "1"))
     assert said in refused.value.message
+
+
+def test_what_was_made_to_be_slow_is_not() -> None:
+    """A range stands for a thousand values, a pattern may be searched for at every place, and a narrow range has few different points."""
+    began = time.process_time()
+    space = parse_space({f"p{n}": [f"{'x' * 80}{one}" for one in range(1_000)] for n in range(32)})
+    assert all(isinstance(one, Values) and len(one.values) == 1_000 for one in space.values())
+    with pytest.raises(BadRequest, match="only 1 different points"):
+        plan_random(parse_space({f"p{n}": "uniform(1,1.000001)" for n in range(32)}), 1_000, 1)
+    assert time.process_time() - began < 20, "it was minutes"
 
 
 def test_variables_are_named_after_parameters() -> None:

@@ -26,7 +26,8 @@ class RunMetric(TypedDict):
 
 
 class SweepRun(TypedDict):
-    """A run of a sweep. `phase` is a workload's, or Waiting before it is made, or Deleted. `command` is what its pods run."""
+    """A run of a sweep. `phase` is a workload's, or Waiting before it is made, or Deleted. `command` is what its pods run, cut
+    to 2,000 characters with an ellipsis, but for the best run."""
 
     index: int
     name: str

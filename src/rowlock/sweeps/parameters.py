@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from rowlock.errors import BadRequest, Cause
@@ -26,7 +28,7 @@ INDEX = "index"
 """The name of a run's number, which every run has: `{index}`, `$ROWLOCK_SWEEP_INDEX`."""
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,62}", re.ASCII)
 _RANGE = re.compile(r"([+-]?\d{1,18})\.\.([+-]?\d{1,18})", re.ASCII)
-_FRACTIONAL_RANGE = re.compile(r"[+-]?[\d.]*\d\.\.[+-]?[\d.]*\d", re.ASCII)
+_NUMBER = re.compile(r"[+-]?[\d.]*\d", re.ASCII)
 _DISTRIBUTION = re.compile(r"([a-z]+)\(([^()]*)\)", re.ASCII)
 _DISTRIBUTIONS = ("uniform", "loguniform")
 
@@ -95,8 +97,11 @@ def _parse_parameter(name: str, value: Any) -> Parameter:
     if called and "," in called[2]:
         known = " and ".join(f"{one}(LOW,HIGH)" for one in _DISTRIBUTIONS)
         raise _error(name, "options", f"{name}: there is no {called[1]}(); there are {known}.")
-    words = [word.strip() for word in text.split(",")]
-    return _values(name, [one for word in words for one in _expand_range(name, word)])
+    words = (word.strip() for word in text.split(",", MOST_RUNS + 1))
+    expanded = (one for word in words for one in _expand_range(name, word))
+    return _values(
+        name, list(islice(expanded, MOST_RUNS + 1))
+    )  # a thousand ranges of a thousand numbers fit into a request
 
 
 def _values(name: str, values: Sequence[str]) -> Values:
@@ -104,12 +109,12 @@ def _values(name: str, values: Sequence[str]) -> Values:
         text = f"{name} has no value{' between two commas' if len(values) > 1 else ''}: write {name}=1,2,3."
         raise _error(name, "required", text)
     if len(values) > MOST_RUNS:
-        raise _error(name, "max", f"{name} has {len(values):,} values; a sweep has {MOST_RUNS:,} runs at most.")
+        raise _error(name, "max", f"{name} has more than {MOST_RUNS:,} values; a sweep has {MOST_RUNS:,} runs at most.")
     for value in values:
         if len(value) > LONGEST_VALUE or not value.isprintable():
             text = f"{name}: a value has {LONGEST_VALUE:,} printable characters at most; give programs longer ones in a file."
             raise _error(name, "format", text)
-    if twice := next((value for number, value in enumerate(values) if value in values[:number]), None):
+    if twice := next((value for value, count in Counter(values).items() if count > 1), None):
         raise _error(name, "unique", f"{name} has the value {twice[:60]} twice: leave one of them out.")
     return Values(tuple(values))
 
@@ -128,7 +133,10 @@ def _scalar_text(name: str, value: Any) -> str:
 def _expand_range(name: str, word: str) -> list[str]:
     found = _RANGE.fullmatch(word)
     if found is None:
-        if _FRACTIONAL_RANGE.fullmatch(word):
+        low_text, _, high_text = word.partition(
+            ".."
+        )  # one pattern for both would search for the square of their length
+        if _NUMBER.fullmatch(low_text) and _NUMBER.fullmatch(high_text):
             text = (
                 f"{name}: a range has whole numbers at both ends, and {word[:60]} has not; write its values one by one."
             )

@@ -14,6 +14,9 @@ from rowlock.sweeps.parameters import MOST_RUNS, Distribution, Space, Values
 
 Point = tuple[str, ...]
 """The values of one run, in the order of the parameters."""
+_DRAWS_PER_SAMPLE = 20
+"""A space of as many points as samples needs about ln(1,000) draws for each: with 20 it is found in full, and a narrow range is given up
+before a thread has worked on it for seconds."""
 _SORTED_SPACE = 10_000
 """Spaces of up to so many points are sorted by their hashes; of larger ones points are drawn until there are enough."""
 
@@ -62,7 +65,7 @@ def plan_random(space: Space, samples: int, seed: int) -> list[Point]:
             order = sorted(range(total), key=lambda index: _fraction(seed, index, ""))
             return [grid_point(lists, index) for index in order[:samples]]
     points: dict[Point, None] = {}
-    for number in range(samples * 100):
+    for number in range(samples * _DRAWS_PER_SAMPLE):
         points[_draw(space, seed, number)] = None
         if len(points) == samples:
             return list(points)

@@ -14,12 +14,14 @@ from rowlock import kinds, objects
 from rowlock.api import Create, Decision, Patch, Record, Write
 from rowlock.objects import Object
 from rowlock.sweeps.sweep import BEGUN_ANNOTATION, Sweep, begun_runs, is_stopped
-from rowlock.sweeps.template import build_run
+from rowlock.sweeps.template import build_run, longest_run
 from rowlock.training.conditions import FAILED, SUCCEEDED
 
 EVENT_SOURCE = "rowlock-sweeps"
 MOST_CREATED = 64
 """Most jobs made in one turn; their changes are the reason for the next turn."""
+_MOST_CHARACTERS = 500_000
+"""About how many characters the jobs made in one turn have together, if there is more than one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +75,9 @@ def _create_runs(observed: ObservedSweep, begun: int) -> list[Write]:
         text = f"{user} submitted this sweep and may not create {sweep.kind.plural} in this project any more: no further runs are made"
         return [_warning(config_map, "Forbidden", text)]
     writes: list[Write] = []
-    room = min(sweep.max_parallel - observed.unfinished_count, MOST_CREATED)
+    room = sweep.max_parallel - observed.unfinished_count
+    if room > 1:
+        room = min(room, MOST_CREATED, max(1, _MOST_CHARACTERS // longest_run(sweep)))
     for index in range(begun, sweep.total):
         if room <= 0:
             break

@@ -73,6 +73,16 @@ def replace_text(value: Any, replace: Callable[[str], str]) -> Any:
     return value
 
 
+def longest_run(sweep: Sweep) -> int:
+    """The characters that the job of a run may have as JSON, a little more or less for characters that JSON escapes: those of the template,
+    with the longest value of each parameter wherever the template has its marker."""
+    text = json.dumps(sweep.template, ensure_ascii=False)
+    columns = sweep.grid or tuple(zip(*sweep.points, strict=True))
+    longest = [max(map(len, values), default=0) for values in columns]
+    added = zip(sweep.markers.values, longest, strict=True)
+    return len(text) + sum(text.count(marker) * max(0, length - len(marker)) for marker, length in added)
+
+
 def build_run(sweep: Sweep, config_map: Object, index: int) -> Object:
     """The job of a run: the template with its name, id, number and values; the ConfigMap owns it."""
     markers, parameters = sweep.markers, sweep.parameters(index)
@@ -81,12 +91,17 @@ def build_run(sweep: Sweep, config_map: Object, index: int) -> Object:
         # Kubernetes replaces $$ and $(NAME) in commands and variables; a value is taken as it is
         **{marker: value.replace("$", "$$") for marker, value in zip(markers.values, sweep.point(index), strict=True)},
     }  # fmt: skip
-    pattern = re.compile("|".join(map(re.escape, texts)))
-    job = replace_text(sweep.template, lambda text: pattern.sub(lambda found: texts[found[0]], text))
+    pattern, stem = re.compile("|".join(map(re.escape, texts))), markers.id.replace("-", "")
+
+    def replace(text: str) -> str:
+        is_marked = stem in text or markers.id in text  # most texts are not, and the pattern is slow
+        return pattern.sub(lambda found: texts[found[0]], text) if is_marked else text
+
+    job = replace_text(sweep.template, replace)
     meta = dict(job["metadata"])
     annotations = {**meta.get("annotations", {}), PARAMETERS_ANNOTATION: json.dumps(parameters, ensure_ascii=False)}
     if request := objects.annotations(sweep.template).get(REQUEST_ANNOTATION):
-        whole = replace_text(json.loads(request), lambda text: pattern.sub(lambda found: texts[found[0]], text))
+        whole = replace_text(json.loads(request), replace)
         annotations[REQUEST_ANNOTATION] = json.dumps(whole, separators=(",", ":"), ensure_ascii=False)
     meta |= {
         "labels": {**meta.get("labels", {}), LABEL: sweep.name, INDEX_LABEL: str(index)},

@@ -14,7 +14,7 @@ from rowlock.rest.call import JsonResult, RestCall
 from rowlock.rest.inventory.scopes import require_project
 from rowlock.rest.sweeps.metrics import add_metrics, sort_runs
 from rowlock.rest.sweeps.submits import require_sweeps
-from rowlock.rest.sweeps.views import REFUSED, begun, find_runs, run_json, sweep_json
+from rowlock.rest.sweeps.views import REFUSED, begun, command_of, find_runs, run_json, sweep_json
 from rowlock.rest.workloads import ACCEPTED, WRITE_OPTIONS
 from rowlock.selectors import parse_labels
 from rowlock.sweeps.sweep import LABEL, STOPPED_ANNOTATION, Sweep, is_sweep, read_object
@@ -66,6 +66,8 @@ async def show(call: RestCall) -> Any:
         names = await add_metrics(call, rows, metric, is_max=is_max)
         rows = sort_runs(rows, is_max=is_max)
     best = rows[0]["index"] if rows[0]["metric"] and rows[0]["metric"]["best"] is not None else None
+    if best is not None:
+        rows[0]["command"] = command_of(runs.get(best))
     body = sweep_json(found.project, found.config_map, sweep, runs, cache)
     return {**body, "metrics": sorted(names), "best": best, "entries": rows}
 
@@ -117,20 +119,24 @@ async def _find(call: RestCall, project: str = "", identity: str | None = None) 
     cache, key = call.context.cache, call.context.settings.sweep_key.encode()
     projects = [require_project(call, project, "project")] if project else list(cache.projects().values())
     found: list[_Found] = []
+    budget = TurnBudget()
     for one in projects:
         if not call.allows("list", kinds.CONFIG_MAP, one.namespace):
             continue
         page = await call.context.api.list(kinds.CONFIG_MAP, one.namespace, labels=parse_labels(LABEL))
-        named = [each for each in page.items if identity in (None, objects.labels(each).get(WORKLOAD_ID))]
-        found += [_Found(one, each, read_object(each, key)) for each in named if is_sweep(each)]
+        for each in page.items:
+            if identity in (None, objects.labels(each).get(WORKLOAD_ID)) and is_sweep(each):
+                found.append(_Found(one, each, read_object(each, key)))
+                await budget.pause_if_due()
     return found
 
 
 async def _find_one(call: RestCall) -> _Found:
     """The sweep that the path names, if the caller has the route's right to it. Raises NotFound, Forbidden."""
     identity = str(call.path["id"])
-    found = next(iter(await _find(call, identity=identity)), None)
-    if found is None:
+    named = await _find(call, identity=identity)
+    found = next((one for one in named if one.sweep is not None), named[0] if named else None)
+    if found is None:  # anybody may write a ConfigMap with the id of a sweep
         raise NotFound(f"Resource id not found: there is no sweep {identity!r}. GET /api/v1/sweeps lists them.")
     call.require_right(kinds.CONFIG_MAP, *objects.key(found.config_map))
     return found

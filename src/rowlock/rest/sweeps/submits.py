@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -19,12 +21,14 @@ from rowlock.rest.workload_routes.preview import preview, try_creation
 from rowlock.rest.workloads import plan_workload
 from rowlock.sweeps.parameters import VARIABLE_PREFIX
 from rowlock.sweeps.sweep import DATA_KEY, MOST_BYTES, Sweep, SweepSubmitter, object_name, to_object
-from rowlock.sweeps.template import build_run, make_markers, mark_body, replace_text, reserved_variables
+from rowlock.sweeps.template import build_run, longest_run, make_markers, mark_body, replace_text, reserved_variables
 from rowlock.workloads.objects import WORKLOAD_ID, SubmitPlan
 from rowlock.workloads.projects import Project
 from rowlock.workloads.submission import LONGEST_NAME, Submission, parse_submission
 
 _RESUME = "rowlock.dev/resume-from"
+_MOST_RUN, _MOST_PARAMETERS = 1_500_000, 4_000_000
+"""Most characters of the job of a run, and of the parameters of all runs: texts that few characters of a command stand for."""
 _NO_UID = "00000000-0000-0000-0000-000000000000"
 
 
@@ -34,15 +38,19 @@ async def create(call: RestCall) -> Any:
     call.validate_query("dryRun", "requireImages")
     dry_run = call.flag("dryRun")
     require_sweeps(call)
-    request = await asyncio.to_thread(parse_request, await call.json())
+    body = await call.json()
+    async with call.context.drawing.take(call.user):
+        request = await asyncio.to_thread(parse_request, body)
     _check_names(request)
     names = request.names
     project = _find_project(call, request)
     identity = submit_identity(call, project, "sweeps", request.name)
     markers = make_markers(identity, names)
-    body, used = mark_body(request.workload, names, markers)
+    async with call.context.drawing.take(call.user):
+        marked, used = await asyncio.to_thread(mark_body, request.workload, names, markers)
+    _check_commands(marked)
     _check_workload(request)
-    expanded, references, check_policy = submits.expand(call, body, "Distributed")
+    expanded, references, check_policy = submits.expand(call, marked, "Distributed")
     submission = replace(parse_submission(expanded), assets=references)
     check_policy()
     _check_submission(submission)
@@ -54,7 +62,7 @@ async def create(call: RestCall) -> Any:
         () if request.grid else request.points, template, markers, _submitter(call), request.command,
     )  # fmt: skip
     config_map = to_object(sweep, project.namespace, call.context.settings.sweep_key.encode())
-    _check_size(config_map)
+    _check_size(sweep, config_map)
     first = build_run(sweep, {**config_map, "metadata": {**config_map["metadata"], "uid": _NO_UID}}, 0)
     await try_creation(call, [*secrets, config_map, first])
     if unused := [name for name in names if name not in used]:
@@ -131,11 +139,30 @@ def _submitter(call: RestCall) -> SweepSubmitter:
     return SweepSubmitter(call.rights.user_name, tuple(call.rights.user_groups))
 
 
-def _check_size(config_map: Object) -> None:
-    size = len(config_map["data"][DATA_KEY].encode())
+def _check_commands(marked: Mapping[str, Any]) -> None:
+    """Raises BadRequest for commands whose placeholders alone come to too much: `{a}` stands for more characters than it has."""
+    size = len(json.dumps([marked.get("spec"), marked.get("masterSpec")]))
     if size > MOST_BYTES:
-        message = f"the sweep comes to {size:,} bytes, and {MOST_BYTES:,} are allowed: shorten its values, its command or its environment."
-        raise BadRequest(message, causes=[Cause("max", message, "parameters")])
+        message = f"with its parameters the workload comes to {size:,} bytes, and {MOST_BYTES:,} are allowed: shorten its command or its environment."
+        raise BadRequest(message, causes=[Cause("max", message, "workload.spec")])
+
+
+def _check_size(sweep: Sweep, config_map: Object) -> None:
+    size = len(config_map["data"][DATA_KEY].encode())
+    run = longest_run(sweep)
+    parameters = sum(len(value) for point in sweep.points for value in point) or sum(
+        sum(map(len, values)) * (sweep.total // len(values)) for values in sweep.grid
+    )
+    problems = {
+        f"the sweep comes to {size:,} bytes, and {MOST_BYTES:,} are allowed": size > MOST_BYTES,
+        f"the longest run comes to {run:,} characters, and {_MOST_RUN:,} are allowed": run > _MOST_RUN,
+        f"the parameters of all runs come to {parameters:,} characters, and {_MOST_PARAMETERS:,} are allowed": parameters
+        > _MOST_PARAMETERS,
+    }
+    for problem, is_so in problems.items():
+        if is_so:
+            message = f"{problem}: shorten its values, its command or its environment."
+            raise BadRequest(message, causes=[Cause("max", message, "parameters")])
 
 
 def _describe_unused(unused: list[str]) -> str:

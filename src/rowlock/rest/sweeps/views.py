@@ -13,6 +13,8 @@ from rowlock.workloads import runai_json
 from rowlock.workloads.phase import TERMINAL
 from rowlock.workloads.projects import Project
 
+_LONGEST_COMMAND = 2_000
+"""Characters of a run's command in a list of runs."""
 REFUSED = "It was not written by this server, or was changed since, and makes no runs: submit it again."
 
 
@@ -75,7 +77,6 @@ def run_json(sweep: Sweep, index: int, job: Object | None, made: int, cache: Inf
     """A run of a sweep, without its metric."""
     status = cache.status(objects.uid(job)) if job is not None else None
     phase = status.phase if status else "Deleted" if index < made else "Waiting"
-    container = runai_json.main_container(job) if job is not None else {}
     return {
         "index": index,
         "name": sweep.run_name(index),
@@ -84,5 +85,22 @@ def run_json(sweep: Sweep, index: int, job: Object | None, made: int, cache: Inf
         "message": (status.message or "") if status else "",
         "parameters": sweep.parameters(index),
         "metric": None,
-        "command": [*(container.get("command") or ()), *(container.get("args") or ())],
+        "command": cut_command(command_of(job)),
     }
+
+
+def command_of(job: Object | None) -> list[str]:
+    """What the pods of a run's job run; [] before it is made."""
+    container = runai_json.main_container(job) if job is not None else {}
+    return [*(container.get("command") or ()), *(container.get("args") or ())]
+
+
+def cut_command(command: list[str]) -> list[str]:
+    """The beginning of a command, for a list of a thousand runs: a word that is cut, or stands for others, ends with an ellipsis."""
+    shown, left = list[str](), _LONGEST_COMMAND
+    for word in command:
+        if len(word) > left:
+            return [*shown, f"{word[:left]}…"]
+        shown.append(word)
+        left -= len(word) + 1
+    return shown
