@@ -78,6 +78,7 @@ def test_a_good_receiver_gets_the_whole_request() -> None:
         (b"HTTP/1.1 429 Slow\r\n\r\n", "it answered 429", False),
         (b"HTTP/1.1 503 Later\r\n\r\n", "it answered 503", False),
         (b"SSH-2.0-OpenSSH_9\r\n\r\n", "its answer is not HTTP", False),
+        (b"HTTP/1.1 100 Continue\r\n\r\n" * 100, "its answer is not HTTP", False),
         (b"HTTP/1.1 200 OK\r\nX: " + b"a" * 100_000, "its answer is not HTTP", False),
         (b"", "its answer is not HTTP", False),
     ],

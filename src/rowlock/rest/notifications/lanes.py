@@ -89,6 +89,10 @@ class Lanes:
         for task in self._tasks:
             task.cancel()
 
+    def users_of(self, namespace: str) -> int:
+        """How many use or wait for a connection on behalf of this namespace."""
+        return self._connections[namespace].users if namespace in self._connections else 0
+
     @asynccontextmanager
     async def connection(self, namespace: str) -> AsyncIterator[None]:
         """Enter for one connection on behalf of this namespace."""

@@ -12,8 +12,9 @@ import logging
 from base64 import b64decode
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import islice
 
 from rowlock import kinds, objects
 from rowlock.api import Api, WriteOptions
@@ -33,11 +34,13 @@ from rowlock.workloads.run_options.notify import EVENTS, NOTIFIED_ANNOTATION, NO
 
 log = logging.getLogger(__name__)
 
-_MOST_RUNS, _MOST_NEWS = 50_000, 10_000
+_MOST_RUNS, _MOST_NEWS, _LOOKED_AT = 50_000, 10_000, 4
 _MARKS = 20
 """Keys of notices kept on a job, the newest: older things are not told anyway (`STALE`)."""
 _READERS = 8
 """Runs whose Secrets are read at a time."""
+_LONGEST_NOTE = 4_000
+"""Characters that are read of an annotation: anybody who may change the job may write a longer one."""
 _RETRY = 5.0
 _GAP = 60.0
 """Seconds between two notices of the same kind from Events of a run: anybody may write Events."""
@@ -103,11 +106,11 @@ class Notifier:
             return
         run = self._runs.get(notes.record.uid)
         is_new = run is None
+        record, job = _without_bodies(notes.record, job)
         if run is None:
-            run = self._runs[notes.record.uid] = _Run(notes.record, job, notes.secrets)
-            while len(self._runs) > _MOST_RUNS:
-                self._runs.popitem(last=False)
-        run.record, run.job, run.secrets = notes.record, job, notes.secrets
+            run = self._runs[record.uid] = _Run(record, job, notes.secrets)
+            self._forget_ended()
+        run.record, run.job, run.secrets = record, job, notes.secrets
         if is_new:
             self._put(run, None)  # its Secret is read now: the job may be deleted at its end
         if event is not None:
@@ -118,6 +121,17 @@ class Notifier:
             return
         for notice in notices_of_phases(notes.phases, notes.record.verdict):
             self._tell_once(run, notice)
+
+    def _forget_ended(self) -> None:
+        """Forget runs whose end is no news any more, the oldest first; a few at a time, since each new run calls this."""
+        for uid, run in list(islice(self._runs.items(), _LOOKED_AT)):
+            ended = run.record.deleted or run.record.finished
+            if ended is not None and ended + STALE < self._clock():
+                del self._runs[uid]
+            else:
+                self._runs.move_to_end(uid)
+        while len(self._runs) > _MOST_RUNS:
+            self._runs.popitem(last=False)
 
     def _concerns(self, job: Object) -> bool:
         return self._operator is not None or NOTIFY_ANNOTATION in objects.annotations(job)
@@ -216,6 +230,17 @@ class Notifier:
             return  # it is deleted; or another job has its name
         except ApiError as error:
             log.info("%s: what was told is not noted: %s", run.record.name, error.message)
+
+
+def _without_bodies(record: RunRecord, job: Object) -> tuple[RunRecord, Object]:
+    """What is kept of a run when it has ended: without what may have a megabyte."""
+    notes = objects.annotations(job)
+    kept = {
+        name: str(notes[name])[:_LONGEST_NOTE] for name in (NOTIFY_ANNOTATION, NOTIFIED_ANNOTATION) if name in notes
+    }
+    meta = {name: job["metadata"].get(name) for name in ("name", "namespace", "uid")}
+    slim: Object = {"apiVersion": job["apiVersion"], "kind": job["kind"], "metadata": {**meta, "annotations": kept}}
+    return replace(record, body={}), slim
 
 
 def _marks(job: Object) -> list[str]:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from rowlock import kinds, objects
 from rowlock.answers import workloads as answers
 from rowlock.documents.web_address import WebAddress, parse_web_address
-from rowlock.errors import BadRequest
+from rowlock.errors import BadRequest, TooManyRequests
 from rowlock.rest.call import RestCall
 from rowlock.rest.inventory.scopes import unknown_project
 from rowlock.rest.notifications.lanes import Lanes
@@ -18,11 +18,14 @@ from rowlock.rest.notifications.webhook import Judge, Undelivered, post
 from rowlock.workloads.body_fields import BodyErrors, Fields
 from rowlock.workloads.run_options.notify import parse_notify
 
+_MOST_WAITING = 10
+"""Notifications and tests of one project at a time with which another test is sent: two go out, and each may take ten seconds."""
+
 
 async def send_test(call: RestCall) -> answers.NotifyTrial:
     """POST /notify/test: send a test to the address of `notify`, as a job of the project would; without it to that of `rowlock up
     --notify`, which needs the right to change nodes. The answer has the receiver's status and the beginning of its text, or a reason why
-    nothing arrived. Raises BadRequest, Forbidden."""
+    nothing arrived. Raises BadRequest, Forbidden, TooManyRequests."""
     call.validate_query()
     body, errors = await call.json(), BodyErrors()
     top = Fields("", body if isinstance(body, Mapping) else {}, errors)
@@ -74,6 +77,10 @@ async def _send(lanes: Lanes, way: _Way, fields: dict[str, str]) -> answers.Noti
         "target": way.address.public_form, "delivered": False, "status": None, "answer": "", "reason": "",
         "signed": bool(way.key),
     }  # fmt: skip
+    if lanes.users_of(way.namespace) >= _MOST_WAITING:
+        raise TooManyRequests(
+            f"{_MOST_WAITING} notifications and tests of this project are on their way, and their receivers are slow; try again in half a minute"
+        )
     try:
         async with lanes.connection(way.namespace):
             answer = await post(way.address, signed_message(fields, way.key), way.judge)

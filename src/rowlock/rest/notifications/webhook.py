@@ -24,6 +24,8 @@ Judge = Callable[[WebAddress, str], str]
 TIMEOUT = 10.0
 """Seconds for everything: name, connection, request, answer."""
 _LONGEST_HEAD, _LONGEST_ANSWER = 16 << 10, 1000
+_MOST_INTERIM = 8
+"""Interim answers, such as 100 Continue, before the real one: each is a piece of work, and a receiver may send them without end."""
 _ANSWER_TIMEOUT = 2.0
 """Seconds that the text of an answer may take after its head."""
 _STATUS = re.compile(rb"HTTP/1\.[01] ([1-5][0-9][0-9])(?: |\r|$)")
@@ -131,13 +133,14 @@ def _request(address: WebAddress, message: Message) -> bytes:
 
 async def _read_status(reader: asyncio.StreamReader) -> int:
     """The status of the answer, behind interim ones such as 100 Continue."""
-    while True:
+    for _ in range(_MOST_INTERIM):
         head = await reader.readuntil(b"\r\n\r\n")
         match = _STATUS.match(head)
         if match is None:
             raise ValueError("no status line")
         if (status := int(match[1])) >= 200:
             return status
+    raise ValueError("interim answers alone")
 
 
 async def _read_text(reader: asyncio.StreamReader) -> str:
