@@ -62,6 +62,11 @@ def test_what_others_wrote_harms_nothing() -> None:
         Awaited("prep", "u-2"),
     ]
     assert start_time(waiting(**{START_AFTER_ANNOTATION: "soon"})) == 0.0
+    long = waiting(**{AFTER_ANNOTATION: "prep/u-2 " * 30_000, START_AFTER_ANNOTATION: "9" * 250_000})
+    assert awaited_jobs(long) == [Awaited("prep", "u-2")] * 20, "read at the end of each job"
+    assert len(order_sentence(long)) < 1_000
+    batch = {**waiting(**{AFTER_ANNOTATION: "prep/u-2"}), "apiVersion": "batch/v1", "kind": "Job"}
+    assert order_sentence(batch) == "", "nobody would start it"
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,11 @@ def test_the_annotation_is_a_whole_number_or_nothing(text: str, limit: float | N
     assert max_time_of(job(text)) == limit
 
 
+def test_what_the_patch_would_not_end_has_no_limit() -> None:
+    """`rowlock why` would say that it was stopped, and it would run on."""
+    assert max_time_of({**job("7200"), "apiVersion": "batch/v1", "kind": "Job"}) is None
+
+
 def test_only_running_counts() -> None:
     phases = [
         (0.0, "Creating", ""), (5.0, "Pending", ""), (100.0, "Initializing", ""), (110.0, "Running", ""), (150.0, "Degraded", ""),

@@ -13,6 +13,7 @@ from rowlock.archive import database
 from rowlock.archive.archive import Archive
 from rowlock.archive.database import UnusableArchive
 from rowlock.controllers.supervisor import ERRORS
+from rowlock.controllers.turn_budget import OnePerTurn
 from rowlock.errors import ApiError, Conflict, NotFound
 from rowlock.objects import Object
 from rowlock.rest.informers import InformerCache
@@ -39,23 +40,22 @@ class StartOrders:
 
     def __init__(self, api: Api, cache: InformerCache, archive: Archive, clock: Callable[[], float]) -> None:
         self._api, self._cache, self._archive, self._clock = api, cache, archive, clock
-        self._waiting: set[str] = set()
+        self._waiting: dict[str, frozenset[str]] = {}
+        """Uid of a job that waits → uids of those that it waits for."""
+        self._followers: dict[str, set[str]] = {}
+        """The same from the other end."""
+        self._turns = OnePerTurn()
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     def consider(self, notes: RunNotes) -> None:
         """Look at a run whose notes have changed: it waits, or others may wait for its end."""
-        uid, job = notes.record.uid, self._cache.job(notes.record.uid)
-        if job is not None and _waits(job):
-            self._waiting.add(uid)
+        uid = notes.record.uid
+        if self._note(uid):
             self._look_soon(uid)
-        else:
-            self._waiting.discard(uid)
         if notes.record.phase in TERMINAL or notes.record.deleted is not None:
-            for other in self._waiting:
-                waiting = self._cache.job(other)
-                if waiting is not None and any(one.uid == uid for one in awaited_jobs(waiting)):
-                    self._look_soon(other)
+            for other in sorted(self._followers.get(uid, ())):
+                self._look_soon(other)
 
     def stop(self) -> None:
         """Forget everything: this server records no longer, and another one does."""
@@ -65,6 +65,21 @@ class StartOrders:
             task.cancel()
         self._timers.clear()
         self._waiting.clear()
+        self._followers.clear()
+
+    def _note(self, uid: str) -> bool:
+        """Whether the job waits, noted for the ends of those that it waits for."""
+        for awaited in self._waiting.pop(uid, ()):
+            self._followers[awaited].discard(uid)
+            if not self._followers[awaited]:
+                del self._followers[awaited]
+        job = self._cache.job(uid)
+        if job is None or not _waits(job):
+            return False
+        self._waiting[uid] = frozenset(one.uid for one in awaited_jobs(job))
+        for awaited in self._waiting[uid]:
+            self._followers.setdefault(awaited, set()).add(uid)
+        return True
 
     def _look_soon(self, uid: str, delay: float = 0.0) -> None:
         if timer := self._timers.pop(uid, None):
@@ -78,10 +93,11 @@ class StartOrders:
         task.add_done_callback(self._tasks.discard)
 
     async def _look(self, uid: str) -> None:
-        job = self._cache.job(uid)
-        if job is None or not _waits(job):
-            self._waiting.discard(uid)
+        await self._turns.wait()  # thousands may wait for the same one
+        if not self._note(uid):
             return
+        job = self._cache.job(uid)
+        assert job is not None
         try:
             await self._start_or_wait(uid, job)
         except (NotFound, Conflict):
@@ -94,7 +110,7 @@ class StartOrders:
 
     async def _start_or_wait(self, uid: str, job: Object) -> None:
         for awaited in awaited_jobs(job):
-            phase = await self._phase_of(awaited)
+            phase = await self._phase_of(awaited, objects.namespace(job))
             if phase not in ("Completed", "Failed", "Deleted"):
                 return
             if awaited.must_succeed and phase != "Completed":
@@ -106,13 +122,16 @@ class StartOrders:
             return
         await self._patch(job, start_patch(job))
 
-    async def _phase_of(self, awaited: Awaited) -> str:
-        """The phase of an awaited job; of one that is gone, as the archive has it: "Deleted" if it had not ended."""
-        if self._cache.has_job(awaited.uid):
-            return self._cache.phase(awaited.uid)
+    async def _phase_of(self, awaited: Awaited, namespace: str) -> str:
+        """The phase of an awaited job of this namespace; of one that is gone, as the archive has it: "Deleted" if it had not ended. Other
+        namespaces have no job that it could wait for, whatever uid somebody writes into the annotation."""
+        if (job := self._cache.job(awaited.uid)) is not None:
+            return self._cache.phase(awaited.uid) if objects.namespace(job) == namespace else "Deleted"
         await self._archive.settle(_RETRY)
         try:
-            found = await self._archive.read(database.read_headers, "WHERE uid = ?", (awaited.uid,))
+            found = await self._archive.read(
+                database.read_headers, "WHERE uid = ? AND namespace = ?", (awaited.uid, namespace)
+            )
         except FileNotFoundError:
             return "Deleted"
         return found[0].phase if found and found[0].phase in TERMINAL else "Deleted"

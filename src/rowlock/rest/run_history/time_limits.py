@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from rowlock import kinds, objects
 from rowlock.api import Api, WriteOptions
+from rowlock.controllers.turn_budget import OnePerTurn
 from rowlock.errors import ApiError, Conflict, NotFound
 from rowlock.objects import Object
 from rowlock.rest.run_history.run_notes import RunNotes
@@ -27,6 +28,7 @@ class TimeLimits:
         self._api, self._clock = api, clock
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._turns = OnePerTurn()
 
     def consider(self, notes: RunNotes) -> None:
         """Set, move or remove the timer of a run whose notes have changed."""
@@ -68,6 +70,7 @@ class TimeLimits:
         return limit - seconds_run(notes.phases, self._clock())
 
     async def _end(self, notes: RunNotes, job: Object) -> None:
+        await self._turns.wait()  # thousands may have begun together
         try:
             patch = end_patch(job, max_time_of(job) or 0.0)
             await self._api.patch(kinds.by_object(job), *objects.key(job), patch, type="merge", options=_OPTIONS)

@@ -17,7 +17,9 @@ BLOCKED_ANNOTATION = "rowlock.dev/after-failed"
 """Annotation of a waiting job: the name of the job that it waits for and that has not succeeded."""
 NO_ORDER: dict[str, None] = dict.fromkeys((AFTER_ANNOTATION, START_AFTER_ANNOTATION, BLOCKED_ANNOTATION))
 """The patch of annotations after which the job waits for nothing."""
-_MOST = 20
+_STARTED_GROUP = "kubeflow.org/"
+_MOST, _LONGEST = 20, 8_192
+"""Jobs that one job may wait for, and the characters of the annotation that are read: anybody may write a longer one."""
 
 
 class Awaited(NamedTuple):
@@ -65,7 +67,8 @@ def order_annotations(after: Sequence[Awaited], start_after: str) -> dict[str, s
 
 def awaited_jobs(job: Object) -> list[Awaited]:
     """The jobs that a job waits for; what is malformed is left out."""
-    words = (word.split("/") for word in str(objects.annotations(job).get(AFTER_ANNOTATION) or "").split())
+    text = str(objects.annotations(job).get(AFTER_ANNOTATION) or "")[:_LONGEST]
+    words = (word.split("/") for word in text.split()[:_MOST])
     return [Awaited(word[0], word[1], word[2:] == ["succeeded"]) for word in words if len(word) in (2, 3)]
 
 
@@ -79,10 +82,12 @@ def start_time(job: Object) -> float:
 
 def order_sentence(job: Object) -> str:
     """What the job waits for before it may start; "" if its annotations name nothing."""
+    if not str(job.get("apiVersion") or "").startswith(_STARTED_GROUP):
+        return ""  # the server starts jobs of this group alone
     notes = objects.annotations(job)
     waits = [f"for {one.name} to {'succeed' if one.must_succeed else 'end'}" for one in awaited_jobs(job)]
     if START_AFTER_ANNOTATION in notes:
-        waits.append(f"until {notes[START_AFTER_ANNOTATION]}")
+        waits.append(f"until {notes[START_AFTER_ANNOTATION][:40]}")
     if not waits:
         return ""
     sentence = f"It waits {' and '.join(waits)}"

@@ -12,18 +12,24 @@ MAX_TIME_ANNOTATION = "rowlock.dev/max-time"
 """Job annotation: seconds that it may run."""
 ENDED_ANNOTATION = "rowlock.dev/ended-because"
 """Annotation of a job that this server ended: the sentence that says why."""
+_ENDED_GROUP = "kubeflow.org/"
+_LONGEST = 500
+"""Characters of the sentence: anybody who may change a job may write a longer one."""
 _RUNNING = frozenset({"Running", "Degraded"})
 
 
 def max_time_of(job: Object) -> float | None:
-    """The seconds that the job may run; None = unlimited, also if the annotation is no number."""
+    """The seconds that the job may run; None = unlimited, also if the annotation is no number, or somebody has written it on a kind that the
+    patch would not end."""
+    if not str(job.get("apiVersion") or "").startswith(_ENDED_GROUP):
+        return None
     text = str(objects.annotations(job).get(MAX_TIME_ANNOTATION) or "")
     return float(text) if objects.is_digits(text) and len(text) < 12 and int(text) else None
 
 
 def end_reason(job: Object) -> str:
     """The sentence of a job that this server ended; "" for others."""
-    return str(objects.annotations(job).get(ENDED_ANNOTATION) or "")
+    return str(objects.annotations(job).get(ENDED_ANNOTATION) or "")[:_LONGEST]
 
 
 def seconds_run(phases: Sequence[tuple[float, str, str]], now: float) -> float:
