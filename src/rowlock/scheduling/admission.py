@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from decimal import Decimal, InvalidOperation
+from itertools import islice
 from typing import Any
 
 from rowlock import quantity
@@ -30,6 +31,8 @@ _A_DURATION = 'a duration such as "90s", "10m" or "1h30m"'
 _WHOLE_GPU_FIELD = f"resources.limits[{GPU_RESOURCE}]"
 _MAX_DEVICES = 1024
 """No machine has more devices."""
+_MOST_NAMED = 10
+"""Names of sub-groups in a message."""
 
 
 # ---------------------------------------------------------------- shares of a GPU
@@ -165,7 +168,7 @@ def group_causes(group: Object) -> Iterator[Cause]:
     """Why a PodGroup is invalid: its sub-groups must form a tree and have unique names."""
     groups = list(dig(group, "spec.subGroups") or ())
     parents = {str(g.get("name") or ""): str(g.get("parent") or "") for g in groups}
-    names: set[str] = set()
+    names, cyclic = set[str](), _cyclic(parents)
     for index, g in enumerate(groups):
         path, sub_group, parent = f"spec.subGroups[{index}]", str(g.get("name") or ""), str(g.get("parent") or "")
         if not sub_group:
@@ -174,19 +177,27 @@ def group_causes(group: Object) -> Iterator[Cause]:
             yield Cause("FieldValueDuplicate", f"Duplicate value: {json.dumps(sub_group)}", f"{path}.name")
         names.add(sub_group)
         if parent and parent not in parents:
-            others = ", ".join(n for n in parents if n and n != sub_group) or "none"
-            yield _invalid(f"{path}.parent", parent, f"there is no such sub-group; there are: {others}")
-        elif parent and sub_group in _ancestors(sub_group, parents):
+            others = list(islice((n for n in parents if n and n != sub_group), _MOST_NAMED + 1))
+            more = ", …" if len(others) > _MOST_NAMED else ""
+            told = ", ".join(others[:_MOST_NAMED]) + more or "none"
+            yield _invalid(f"{path}.parent", parent, f"there is no such sub-group; there are: {told}")
+        elif sub_group in cyclic:
             yield _invalid(f"{path}.parent", parent, "sub-groups would form a cycle")
 
 
-def _ancestors(start: str, parents: Mapping[str, str]) -> set[str]:
-    ancestors: set[str] = set()
-    parent = parents.get(start, "")
-    while parent and parent not in ancestors:
-        ancestors.add(parent)
-        parent = parents.get(parent, "")
-    return ancestors
+def _cyclic(parents: Mapping[str, str]) -> set[str]:
+    """The names that are their own ancestors. Each is looked at once, however deep the tree is."""
+    found, seen = set[str](), set[str]()
+    for start in parents:
+        path: dict[str, int] = {}
+        at = start
+        while at and at not in seen:
+            seen.add(at)
+            path[at] = len(path)
+            at = parents.get(at, "")
+        if at in path:
+            found |= set(list(path)[path[at] :])
+    return found
 
 
 # ---------------------------------------------------------------- warnings
