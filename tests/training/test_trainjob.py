@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import time
 from typing import Any
 
 import pytest
@@ -23,7 +24,7 @@ from rowlock.training.trainjob.model import set_variables, variable
 from rowlock.training.trainjob.plugins import mpi
 from rowlock.training.trainjob.pod_groups import make_pod_groups, named_groups
 from rowlock.training.trainjob.runtimes import shipped_runtimes
-from rowlock.training.trainjob.snapshot import make_snapshot, read_snapshot
+from rowlock.training.trainjob.snapshot import BadSnapshot, make_snapshot, read_snapshot
 from rowlock.training.trainjob.status import time_left
 
 Json = Any
@@ -143,3 +144,48 @@ def test_a_deadline_counts_from_the_last_resume(suspended: str | None, left: flo
         "status": {"conditions": [resumed] if suspended else []},
     }
     assert time_left(job, 1_000_200.0) == left
+
+
+def test_a_large_runtime_is_copied_once_and_shared_otherwise() -> None:
+    """16 patches of a runtime near its limit copied it for each of them, on the event loop."""
+    variables = [{"name": f"V{n}", "value": "x" * 20} for n in range(10_000)]
+    node = {"name": "node", "image": "i", "env": variables}
+    step = {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}
+    job = {
+        "name": "node",
+        "template": {"metadata": {"labels": step}, "spec": {"template": {"spec": {"containers": [node]}}}},
+    }
+    runtime = {
+        "metadata": {"name": "r"},
+        "spec": {"template": {"spec": {"replicatedJobs": [job]}}, "mlPolicy": {"numNodes": 2}},
+    }
+    patch = {"name": "node", "template": {"spec": {"template": {"spec": {"volumes": [{"name": "v", "emptyDir": {}}]}}}}}
+    wanted = {"trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": [patch]}}}}
+    head = {"apiVersion": TRAIN_JOB.api_version, "kind": TRAIN_JOB.name}
+    trainjob: Json = {
+        **head,
+        "metadata": {"name": "t", "namespace": "n", "uid": "u"},
+        "spec": {"runtimePatches": [wanted] * 16},
+    }
+    before = copy.deepcopy((trainjob, runtime))
+    began = time.process_time()
+    made, _ = make_jobset(trainjob, runtime)
+    assert time.process_time() - began < 1, "it was 2 s on a fast machine"
+    (kept,) = made["spec"]["replicatedJobs"]
+    spec = kept["template"]["spec"]["template"]["spec"]
+    assert len(spec["containers"][0]["env"]) == 10_000 and spec["volumes"] == [{"name": "v", "emptyDir": {}}]
+    assert (trainjob, runtime) == before, "neither was changed"
+    spec["volumes"].append({"name": "w"})
+    assert (
+        patch == before[0]["spec"]["runtimePatches"][0]["trainingRuntimeSpec"]["template"]["spec"]["replicatedJobs"][0]
+    )
+
+
+def test_a_snapshot_that_somebody_has_made_yaml_is_read_while_it_is_short() -> None:
+    trainjob = {"apiVersion": "a/b", "kind": "T", "metadata": {"name": "t", "namespace": "n", "uid": "u"}}
+    head = make_snapshot(trainjob, {"apiVersion": "a/b", "kind": "K", "metadata": {"name": "r"}, "spec": {}})[
+        "metadata"
+    ]
+    assert read_snapshot(trainjob, {"metadata": head, "data": {"runtime": "spec: {a: b}"}}) == {"spec": {"a": "b"}}
+    with pytest.raises(BadSnapshot, match="it is no JSON"):
+        read_snapshot(trainjob, {"metadata": head, "data": {"runtime": "spec: {a: b}" + " " * 20_000 + "# c"}})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -105,7 +104,7 @@ def build_job(observed: ObservedCronJob, start: int) -> Object:
         "apiVersion": BATCH_JOB.api_version,
         "kind": BATCH_JOB.name,
         "metadata": metadata,
-        "spec": copy.deepcopy(template.get("spec") or {}),
+        "spec": template.get("spec") or {},
     }
 
 

@@ -6,13 +6,23 @@ before successes; only then is anything created. The status is written last, so 
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from rowlock.api import NOTHING, Create, Decision, Delete, DeleteOptions, Patch, Record, Update, Write
 from rowlock.kinds import BATCH_JOB, JOB_SET, PERSISTENT_VOLUME_CLAIM, SERVICE
-from rowlock.objects import Object, condition, dig, is_condition_true, is_deleting, labels, name, namespace, seconds
+from rowlock.objects import (
+    Object,
+    condition,
+    copied,
+    dig,
+    is_condition_true,
+    is_deleting,
+    labels,
+    name,
+    namespace,
+    seconds,
+)
 from rowlock.training.dependents.pods import pods_per_look
 from rowlock.training.jobset import policies
 from rowlock.training.jobset.jobs import SetNumbers, claims_of, job_name, service_of
@@ -44,7 +54,7 @@ def reconcile(observed: ObservedSet, now: float) -> Decision:
     jobset = observed.jobset
     if is_deleting(jobset) or observed.spec.get("managedBy", CONTROLLER) != CONTROLLER:
         return NOTHING
-    outcome = SetOutcome(copy.deepcopy(jobset.get("status") or {}), now)
+    outcome = SetOutcome(copied(jobset.get("status") or {}), now)
     outcome.status["replicatedJobsStatus"] = _counts(observed)
     outcome.status.setdefault("restarts", 0)
     if (ended := _end(jobset)) is not None:

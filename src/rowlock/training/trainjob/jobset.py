@@ -5,12 +5,11 @@ The order of the steps is Trainer's and matters: what the framework adds depends
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from rowlock.kinds import JOB_SET
-from rowlock.objects import Object, dig, name, namespace, owner_reference
+from rowlock.objects import Object, copied, dig, name, namespace, owner_reference
 from rowlock.quantity import canonicalize
 from rowlock.training.trainjob.model import (
     DATASET_STEP,
@@ -39,7 +38,7 @@ _POLICIES: Mapping[str, Callable[[TrainPlan], None]] = {
 
 def make_plan(trainjob: Object, template: Mapping[str, Any], policy: Mapping[str, Any]) -> TrainPlan:
     """The replicated jobs for a TrainJob. `template`: the runtime's, patched; `policy`: the runtime's `mlPolicy`."""
-    plan = TrainPlan(trainjob, policy, copy.deepcopy((template.get("spec") or {}).get("replicatedJobs") or []))
+    plan = TrainPlan(trainjob, policy, copied((template.get("spec") or {}).get("replicatedJobs") or []))
     if policy:
         _merge_resources(plan)
     _set_counts(plan)
@@ -127,7 +126,7 @@ def _apply_trainer(plan: TrainPlan) -> None:
     for container in plan.trainer_containers():
         for field in replaced:
             if trainer.get(field) is not None:
-                container[field] = copy.deepcopy(trainer[field])
+                container[field] = copied(trainer[field])
                 if container[field] == []:
                     del container[field]
 

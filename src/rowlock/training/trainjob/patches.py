@@ -6,7 +6,6 @@ as a whole.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
 from typing import Any
 
@@ -20,8 +19,9 @@ _KEYS = {
 
 
 def patched_template(trainjob: Object, runtime: Object) -> dict[str, Any]:
-    """A copy of the runtime's `spec.template` (a JobSet's metadata and spec) with the job's patches applied."""
-    template: dict[str, Any] = copy.deepcopy(dig(runtime, "spec.template", {}))
+    """The runtime's `spec.template` (a JobSet's metadata and spec) with the job's patches applied. It shares unchanged branches with both,
+    so it is for reading."""
+    template: dict[str, Any] = dig(runtime, "spec.template", {})
     places = {job.get("name"): place for place, job in enumerate(dig(template, "spec.replicatedJobs", None) or ())}
     for patch in dig(trainjob, "spec.runtimePatches", None) or ():
         wanted = dig(patch, "trainingRuntimeSpec.template", None)
@@ -30,7 +30,8 @@ def patched_template(trainjob: Object, runtime: Object) -> dict[str, Any]:
     if jobs := dig(
         template, "spec.replicatedJobs", None
     ):  # a patch that names them in another order does not reorder them
-        template["spec"]["replicatedJobs"] = sorted(jobs, key=lambda job: places.get(job.get("name"), 0))
+        ordered = sorted(jobs, key=lambda job: places.get(job.get("name"), 0))
+        template = {**template, "spec": {**template["spec"], "replicatedJobs": ordered}}
     return template
 
 
@@ -43,7 +44,7 @@ def _merge_maps(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any
         elif isinstance(value, list) and key in _KEYS and isinstance(before, list):
             found[key] = _merge_lists(before, value, _KEYS[key])
         else:
-            found[key] = copy.deepcopy(value)
+            found[key] = value
     return found
 
 
@@ -58,5 +59,5 @@ def _merge_lists(old: list[Any], new: list[Any], key: str) -> list[Any]:
     for name, element in named.items():
         while rest and places.get(name, -1) > places[rest[0].get(key)]:
             found.append(rest.pop(0))
-        found.append(copy.deepcopy(element))
+        found.append(element)
     return found + rest

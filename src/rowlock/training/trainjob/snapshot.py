@@ -11,6 +11,8 @@ from rowlock.objects import Object, is_controlled_by, meta, name, namespace, own
 
 KEY = "runtime"
 _METADATA = ("name", "namespace", "labels", "annotations")
+_LONGEST_YAML = 16_000
+"""Characters of YAML that are read on the event loop: a snapshot that rowlock makes is JSON, which is read a thousand times as fast."""
 _FOREIGN = "a snapshot configmap exists but is owned by another object"
 
 
@@ -47,10 +49,22 @@ def read_snapshot(trainjob: Object, snapshot: Object) -> Object:
     """The runtime in a snapshot. Raises BadSnapshot."""
     if not is_controlled_by(snapshot, uid(trainjob)):
         raise BadSnapshot(_FOREIGN)
+    text = str((snapshot.get("data") or {}).get(KEY) or "")
     try:
-        found: Any = read_yaml(str((snapshot.get("data") or {}).get(KEY) or "").encode())
-    except UnreadableYaml as error:
-        raise BadSnapshot(str(error)) from None
+        found: Any = json.loads(text)
+    except RecursionError:
+        raise BadSnapshot("it is nested too deeply") from None
+    except ValueError:  # it is not ours
+        found = _read_yaml(text)
     if not isinstance(found, dict) or not isinstance(found.get("spec"), dict):
         raise BadSnapshot("the snapshot holds no runtime")
     return found
+
+
+def _read_yaml(text: str) -> Any:
+    if len(text) > _LONGEST_YAML:
+        raise BadSnapshot(f"it is no JSON, and YAML of more than {_LONGEST_YAML:,} characters is not read")
+    try:
+        return read_yaml(text.encode())
+    except UnreadableYaml as error:
+        raise BadSnapshot(str(error)) from None

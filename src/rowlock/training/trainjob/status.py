@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 from rowlock.objects import Object, condition, dig, is_condition_true, meta, seconds, timestamp
@@ -37,14 +36,14 @@ def time_left(trainjob: Object, now: float) -> float | None:
 
 def overdue_status(trainjob: Object, now: float) -> Json:
     """The status of a TrainJob whose deadline has passed."""
-    status = copy.deepcopy(trainjob.get("status") or {})
+    status = dict(trainjob.get("status") or {})
     _set(status, _condition(FAILED, DEADLINE_REASON, "TrainJob exceeded its active deadline", timestamp(now)))
     return status
 
 
 def next_status(trainjob: Object, jobset: Object | None, now: float) -> Json:
     """The next status, from the spec and the JobSet's status."""
-    status = copy.deepcopy(trainjob.get("status") or {})
+    status = dict(trainjob.get("status") or {})
     if is_suspended(trainjob):
         _set(status, _condition(SUSPENDED, "Suspended", "TrainJob is suspended", timestamp(now)))
     elif is_condition_true(trainjob, SUSPENDED):
@@ -56,7 +55,7 @@ def next_status(trainjob: Object, jobset: Object | None, now: float) -> Json:
         if ended is not None and ended.get("status") == "True":
             _set(status, _condition(ours, ended["reason"], ended["message"], ended["lastTransitionTime"]))
     if counts := dig(jobset, "status.replicatedJobsStatus", None):
-        status["jobsStatus"] = copy.deepcopy(counts)
+        status["jobsStatus"] = counts
     return status
 
 
