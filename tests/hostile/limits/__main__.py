@@ -17,6 +17,7 @@ from tests.hostile.limits.draws import drawn
 from tests.hostile.limits.known import KNOWN
 
 LONGEST_TURN, LONGEST_ANSWER = 0.1, 2.0  # seconds
+MOST_KEPT = 300 << 20  # bytes of memory more than before, once nothing of the shots is left
 CLEAR_EVERY = 40
 
 
@@ -27,6 +28,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="rowlock-limits-") as place:
         barrage = Barrage(Path(place))
         with barrage.server():
+            before = barrage.resident()
             neighbour = Neighbour(barrage.ask)
             neighbour.start()
             shots = drawn(seed)
@@ -48,15 +50,17 @@ def main() -> int:
                     break
             neighbour.stop()
             barrage.take_late_turns()
+            peak, after = max((i.resident for i in barrage.impacts), default=before), barrage.settle()
     for impact in barrage.impacts:
         if impact.turn > LONGEST_TURN or impact.failure or only:
             print(impact)
     slow = [i for i in barrage.impacts if i.turn > LONGEST_TURN or i.failure]
     longest = max((took for _, took in neighbour.answers), default=0.0)
     print(
-        f"{len(barrage.impacts)} shots of seed {seed}: {len(slow)} findings; codes {dict(barrage.codes)}; a neighbour waited {longest:.2f} s"
+        f"{len(barrage.impacts)} shots of seed {seed}: {len(slow)} findings; codes {dict(barrage.codes)}; a neighbour waited {longest:.2f} s;"
+        f" resident {before >> 20} MiB at the start, {peak >> 20} at most, {after >> 20} when it was quiet again"
     )
-    return 1 if slow or longest > LONGEST_ANSWER else 0
+    return 1 if slow or longest > LONGEST_ANSWER or after - before > MOST_KEPT else 0
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ from tests.hostile.limits.shots import SPACE, Shot
 
 PATIENCE = 180.0  # seconds for the server to start, and for one answer
 QUIET = 0.3  # seconds without a long turn after which a shot is over
+FORGETS = 30.0  # seconds after which the server has given back what it does not use
 SETTLED = 0.25  # seconds that what follows a shot may take to begin
 NEIGHBOUR = "neighbour"
 
@@ -39,6 +40,8 @@ class Impact:
     """A bug that it met; "" = none."""
     growth: int = 0
     """Resident bytes that the server has more than before."""
+    resident: int = 0
+    """Resident bytes after it."""
 
     def add(self, turn: dict[str, Any]) -> None:
         """Take a turn of the loop, as a line of the notes has it, into account."""
@@ -83,7 +86,7 @@ class Barrage:
         self.impacts: list[Impact] = []
         self.codes: Counter[int] = Counter()
         self._log = directory / "server.log"
-        self._seen = 0
+        self._seen, self._id = 0, ""
         self.process: subprocess.Popen[bytes]
 
     @contextlib.contextmanager
@@ -141,9 +144,13 @@ class Barrage:
             connection.close()
 
     def fire(self, shot: Shot) -> Impact:
-        before = self._resident()
+        before = self.resident()
         self.take_late_turns()
-        code, said = self.ask(shot.verb, shot.path, shot.body, shot.media, shot.user)
+        code, said = self.ask(
+            shot.verb, shot.path.replace("{id}", self._id or "none"), shot.body, shot.media, shot.user
+        )
+        if shot.names_id:
+            self._id = _id_of(said)
         self.codes[code] += 1
         impact = Impact(shot, code)
         if code == 500 and b"failed unexpectedly" in said:  # others are a real server's own
@@ -159,7 +166,8 @@ class Barrage:
             time.sleep(0.02)
             if self.process.poll() is not None:
                 raise AssertionError(f"{shot.what}: the server ended\n{self.last_words()}")
-        impact.growth = self._resident() - before
+        impact.resident = self.resident()
+        impact.growth = impact.resident - before
         self.impacts.append(impact)
         return impact
 
@@ -173,19 +181,28 @@ class Barrage:
         """Nothing of the shots is left in the namespace."""
         from tests.hostile.limits.shots import SMALL, collection
 
-        for kind in SMALL:
+        for kind in reversed(SMALL):  # what makes others first
             if kind.namespaced:
                 code, said = self.ask("GET", collection(kind))
                 for item in json.loads(said)["items"] if code == 200 else ():
                     at = f"{collection(kind)}/{item['metadata']['name']}"
                     if item["metadata"].get("finalizers"):
                         self.ask("PATCH", at, {"metadata": {"finalizers": None}}, "application/merge-patch+json")
-                    self.ask("DELETE", at, {"gracePeriodSeconds": 0})
+                    self.ask("DELETE", at, {"gracePeriodSeconds": 0, "propagationPolicy": "Background"})
 
     def threads(self) -> int:
         return int(psutil.Process(self.process.pid).num_threads())
 
-    def _resident(self) -> int:
+    def settle(self) -> int:
+        """Resident bytes, once all is cleared and the server has had time to give memory back: the least of half a minute."""
+        self.clear()
+        least, end = self.resident(), time.monotonic() + FORGETS
+        while time.monotonic() < end:
+            time.sleep(1)
+            least = min(least, self.resident())
+        return least
+
+    def resident(self) -> int:
         return int(psutil.Process(self.process.pid).memory_info().rss)
 
     def _new_turns(self) -> list[dict[str, Any]]:
@@ -195,3 +212,12 @@ class Barrage:
         whole = text[: text.rfind("\n") + 1]
         self._seen += len(whole.encode())
         return [json.loads(line) for line in whole.splitlines()]
+
+
+def _id_of(answer: bytes) -> str:
+    """The id in an answer of the REST API; "" if it has none."""
+    try:
+        said = json.loads(answer)
+    except ValueError:
+        return ""
+    return str(said.get("id") or "") if isinstance(said, dict) else ""

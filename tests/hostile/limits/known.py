@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from random import Random
 
+from tests.hostile.limits.newer import NEWER
 from tests.hostile.limits.shots import _ROLE_REF, JSON_PATCH, POD_SPEC, SPACE, Shot, Value, collection, small
 
 from rowlock import kinds
@@ -245,6 +246,6 @@ def large_templates(dice: Random, name: str) -> Iterator[Shot]:
 
 KNOWN: tuple[Callable[[Random, str], Iterator[Shot]], ...] = (
     owners, list_operations, affinity, role, downward_files, variables, volumes, containers, selectors, submits, own_annotations, services,
-    large_templates,
+    large_templates, *NEWER,
 )  # fmt: skip
 """Shapes that were found to be dear, and their brothers."""

@@ -38,6 +38,8 @@ class Shot:
     media: str = "application/json"
     user: str = ""
     """Who asks; "" = the owner."""
+    names_id: bool = False
+    """Whether `{id}` in the paths of later shots is the id in its answer."""
 
 
 def collection(kind: Kind, space: str = SPACE) -> str:
@@ -84,6 +86,22 @@ SMALL: dict[Kind, dict[str, Value]] = {
     kinds.TFJOB: _job(kinds.TFJOB, "tensorflow", "Worker"),
     kinds.MPIJOB: _job(kinds.MPIJOB, "mpi", "Launcher"),
     kinds.POD_GROUP: {"spec": {"minMember": 1, "queue": "near-limits"}},
+    kinds.BATCH_JOB: {"spec": {"suspend": True, "template": {"spec": POD_SPEC}}},
+    kinds.CRON_JOB: {"spec": {"schedule": "0 0 1 1 *", "jobTemplate": {"spec": {"template": {"spec": POD_SPEC}}}}},
+    kinds.JOB_SET: {
+        "spec": {
+            "suspend": True,
+            "replicatedJobs": [{"name": "r", "template": {"spec": {"template": {"spec": POD_SPEC}}}}],
+        }
+    },
+    kinds.TRAIN_JOB: {"spec": {"suspend": True, "runtimeRef": {"name": "torch-distributed"}}},
+    kinds.TRAINING_RUNTIME: {
+        "spec": {
+            "template": {
+                "spec": {"replicatedJobs": [{"name": "r", "template": {"spec": {"template": {"spec": POD_SPEC}}}}]}
+            }
+        }
+    },
 }
 
 
@@ -99,7 +117,11 @@ def small(kind: Kind, name: str) -> dict[str, Value]:
 Path = tuple[str | int, ...]
 
 
-def places(kind: Kind, depth: int = 9) -> list[tuple[Path, Schema]]:
+DEEPEST = 15
+"""Of a set's pods: spec, replicatedJobs, its job, its template, its spec, the pod's template, its spec, a container, and what that has."""
+
+
+def places(kind: Kind, depth: int = DEEPEST) -> list[tuple[Path, Schema]]:
     """Each list, map and string of the kind's objects that a client may fill, in a spec or in the metadata."""
     root, found = types.resolve_ref(types.schema_of(kind)), list[tuple[Path, Schema]]()
     for key, node in (root.get("properties") or {}).items():
