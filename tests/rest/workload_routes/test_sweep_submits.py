@@ -90,7 +90,7 @@ def test_a_list_of_runs_has_the_beginning_of_their_commands() -> None:
     """A thousand runs of a megabyte each were one answer."""
     pod = {"containers": [{"name": "pytorch", "command": ["python", "train.py"], "args": ["x" * 3_000, "y" * 500_000]}]}
     job = {"kind": "PyTorchJob", "apiVersion": "kubeflow.org/v1", "metadata": {"name": "tune-0"}}
-    job["spec"] = {"pytorchReplicaSpecs": {"Master": {"template": {"spec": pod}}}}  # type: ignore[assignment]
+    job["spec"] = {"pytorchReplicaSpecs": {"Master": {"template": {"spec": pod}}}}
     assert len(command_of(job)) == 4
     shown = cut_command(command_of(job))
     assert shown[:2] == ["python", "train.py"] and len(shown) == 3 and len(" ".join(shown)) <= 2_001
