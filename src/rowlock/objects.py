@@ -21,11 +21,11 @@ MAX_PATCH_DEPTH = 100
 """The deepest nesting of a merge patch; no object of the API is nearly as deep."""
 
 
-def copied(value: Any) -> Any:
+def copy_json(value: Any) -> Any:
     """A copy of a JSON value that may be changed; `copy.deepcopy`, which also keeps cycles, takes ten times as long."""
     if isinstance(value, dict):
-        return {name: copied(inner) for name, inner in value.items()}
-    return [copied(inner) for inner in value] if isinstance(value, list) else value
+        return {name: copy_json(inner) for name, inner in value.items()}
+    return [copy_json(inner) for inner in value] if isinstance(value, list) else value
 
 
 class Key(NamedTuple):

@@ -14,7 +14,7 @@ from rowlock.kinds import BATCH_JOB, JOB_SET, PERSISTENT_VOLUME_CLAIM, SERVICE
 from rowlock.objects import (
     Object,
     condition,
-    copied,
+    copy_json,
     dig,
     is_condition_true,
     is_deleting,
@@ -54,7 +54,7 @@ def reconcile(observed: ObservedSet, now: float) -> Decision:
     jobset = observed.jobset
     if is_deleting(jobset) or observed.spec.get("managedBy", CONTROLLER) != CONTROLLER:
         return NOTHING
-    outcome = SetOutcome(copied(jobset.get("status") or {}), now)
+    outcome = SetOutcome(copy_json(jobset.get("status") or {}), now)
     outcome.status["replicatedJobsStatus"] = _counts(observed)
     outcome.status.setdefault("restarts", 0)
     if (ended := _end(jobset)) is not None:

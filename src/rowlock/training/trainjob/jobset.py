@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from rowlock.kinds import JOB_SET
-from rowlock.objects import Object, copied, dig, name, namespace, owner_reference
+from rowlock.objects import Object, copy_json, dig, name, namespace, owner_reference
 from rowlock.quantity import canonicalize
 from rowlock.training.trainjob.model import (
     DATASET_STEP,
@@ -38,7 +38,7 @@ _POLICIES: Mapping[str, Callable[[TrainPlan], None]] = {
 
 def make_plan(trainjob: Object, template: Mapping[str, Any], policy: Mapping[str, Any]) -> TrainPlan:
     """The replicated jobs for a TrainJob. `template`: the runtime's, patched; `policy`: the runtime's `mlPolicy`."""
-    plan = TrainPlan(trainjob, policy, copied((template.get("spec") or {}).get("replicatedJobs") or []))
+    plan = TrainPlan(trainjob, policy, copy_json((template.get("spec") or {}).get("replicatedJobs") or []))
     if policy:
         _merge_resources(plan)
     _set_counts(plan)
@@ -126,7 +126,7 @@ def _apply_trainer(plan: TrainPlan) -> None:
     for container in plan.trainer_containers():
         for field in replaced:
             if trainer.get(field) is not None:
-                container[field] = copied(trainer[field])
+                container[field] = copy_json(trainer[field])
                 if container[field] == []:
                     del container[field]
 

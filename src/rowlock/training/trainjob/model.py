@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rowlock.objects import Object, copied, dig, name
+from rowlock.objects import Object, copy_json, dig, name
 from rowlock.quantity import parse
 
 STEP_LABEL = "trainer.kubeflow.org/trainjob-ancestor-step"
@@ -110,7 +110,7 @@ def set_variables(container: Container, variables: list[dict[str, Any]]) -> None
     places = {one["name"]: place for place, one in reversed(list(enumerate(found)))}
     for variable in variables:
         place = places.setdefault(variable["name"], len(found))
-        found[place : place + 1] = [copied(variable)]
+        found[place : place + 1] = [copy_json(variable)]
     if found:
         container["env"] = found
 
