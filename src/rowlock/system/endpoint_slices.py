@@ -6,7 +6,7 @@ Nothing of them is stored. A job of a thousand ranks may have a thousand Service
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from rowlock import objects
@@ -14,6 +14,11 @@ from rowlock.objects import FINAL_PHASES, Object
 
 SERVICE_NAME_LABEL = "kubernetes.io/service-name"
 _SUFFIX_CHARACTERS = 5
+MAX_ENDPOINTS_PER_SLICE = 100
+"""The default of `--max-endpoints-per-slice` of kube-controller-manager."""
+MAX_ADDRESSES = 1000
+"""The most addresses of an Endpoints object; of more, it has those of pods that are ready first, and says so in an annotation."""
+_OVER_CAPACITY = {"endpoints.kubernetes.io/over-capacity": "truncated"}
 
 
 class ReachablePods:
@@ -39,26 +44,42 @@ class ReachablePods:
         return smallest if len(wanted) == 1 else [pod for pod in smallest if wanted <= objects.labels(pod).items()]
 
 
-def endpoint_slice(service: Object, pods: Sequence[Object]) -> Object:
-    """The EndpointSlice of a Service whose selector matches these pods."""
+def endpoint_slices(service: Object, pods: Sequence[Object]) -> Iterator[Object]:
+    """The EndpointSlices of a Service whose selector matches these pods: one, or one for each 100 pods, in the order of their creation.
+
+    kube-controller-manager remembers in which slice a pod is. Here it moves to the one before when many before it have ended.
+    """
+    if len(pods) > MAX_ENDPOINTS_PER_SLICE:
+        pods = sorted(pods, key=lambda pod: (str(objects.meta(pod).get("creationTimestamp")), objects.name(pod)))
+    ports = list(_ports(service, pods)) if pods else None
+    for number, first in enumerate(range(0, max(1, len(pods)), MAX_ENDPOINTS_PER_SLICE)):
+        yield _endpoint_slice(service, number, pods[first : first + MAX_ENDPOINTS_PER_SLICE], ports)
+
+
+def _endpoint_slice(service: Object, number: int, pods: Sequence[Object], ports: list[dict[str, Any]] | None) -> Object:
     name, namespace, uid = objects.name(service), objects.namespace(service), objects.uid(service)
+    which = f"-{number}" if number else ""
     return {
         "metadata": {
-            "name": f"{name}-{_digest(uid)[:_SUFFIX_CHARACTERS]}",
+            "name": f"{name}-{_digest(uid)[:_SUFFIX_CHARACTERS]}{which}",
             "namespace": namespace,
-            **_identity(service, "EndpointSlice"),
+            **_identity(service, f"EndpointSlice{which}"),
             "labels": {"endpointslice.kubernetes.io/managed-by": "rowlock", SERVICE_NAME_LABEL: name},
             "ownerReferences": [{"apiVersion": "v1", "kind": "Service", "name": name, "uid": uid, "controller": True}],
         },
         "addressType": "IPv4",
         "endpoints": [_endpoint(pod) for pod in pods],
-        "ports": list(_ports(service, pods)) if pods else None,
+        "ports": ports,
     }
 
 
-def endpoints(service: Object, pods: Sequence[Object]) -> Object:
-    """The same as Endpoints, the older kind, for older clients."""
-    meta = {
+def endpoints(service: Object, pods: Sequence[Object]) -> Iterator[Object]:
+    """The same as the one object Endpoints, the older kind, for older clients."""
+    yield _endpoints(service, pods)
+
+
+def _endpoints(service: Object, pods: Sequence[Object]) -> Object:
+    meta: dict[str, Any] = {
         "name": objects.name(service),
         "namespace": objects.namespace(service),
         **_identity(service, "Endpoints"),
@@ -71,6 +92,10 @@ def endpoints(service: Object, pods: Sequence[Object]) -> Object:
     for point in map(_endpoint, pods):
         address = {"ip": point["addresses"][0], "nodeName": point["nodeName"], "targetRef": point["targetRef"]}
         (ready if point["conditions"]["ready"] else not_ready).append(address)
+    if len(pods) > MAX_ADDRESSES:
+        meta["annotations"] = _OVER_CAPACITY
+        ready = ready[:MAX_ADDRESSES]
+        not_ready = not_ready[: MAX_ADDRESSES - len(ready)]
     subset = {"addresses": ready, "notReadyAddresses": not_ready, "ports": list(_ports(service, pods))}
     return {"metadata": meta, "subsets": [{key: value for key, value in subset.items() if value}]}
 

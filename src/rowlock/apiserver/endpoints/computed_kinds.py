@@ -34,7 +34,7 @@ from rowlock.objects import Key, Object
 from rowlock.storage.computed_watcher import ComputedObjects, ComputedWatcher
 from rowlock.storage.read_verbs import Selection, encode_token
 from rowlock.storage.store import BOOKMARK_INTERVAL, Store
-from rowlock.system.endpoint_slices import ReachablePods, endpoint_slice, endpoints
+from rowlock.system.endpoint_slices import ReachablePods, endpoint_slices, endpoints
 
 PLURALS = frozenset(plural for _, _, plural in computed_kinds.BY_PATH)
 
@@ -114,14 +114,15 @@ class ComputedKinds:
         async for some_pods in take_slices(pods, SLICE):
             reachable.add(some_pods)
         return [
-            _FROM_PODS[row](service, reachable.select(service))
+            computed
             async for some in take_slices(services, _SERVICES_PER_SLICE)
             for service in some
             if objects.dig(service, "spec.selector")
+            for computed in _FROM_PODS[row](service, reachable.select(service))
         ]
 
 
-_FROM_PODS = {computed_kinds.ENDPOINT_SLICES: endpoint_slice, computed_kinds.ENDPOINTS: endpoints}
+_FROM_PODS = {computed_kinds.ENDPOINT_SLICES: endpoint_slices, computed_kinds.ENDPOINTS: endpoints}
 _CAUSES = frozenset({kinds.SERVICE, kinds.POD})
 _SERVICES_PER_SLICE = 100
 """Services whose endpoints are computed without yielding: 5 ms, or 15 ms if one of them has a thousand pods."""
