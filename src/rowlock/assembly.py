@@ -1,7 +1,7 @@
 """The assembly: one embedded cluster and its faces (Kubernetes API, REST) on one HTTPS port.
 
 The only module that knows both a cluster and its faces. When everything answers, it writes the kubeconfig and `server.json`
-into the data directory. SIGTERM and SIGINT shut it down gracefully; pods keep running.
+into the data directory. SIGTERM and SIGINT shut it down gracefully: it waits for pods that end anyway, the others keep running.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from typing import Any
 import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from rowlock import __version__, kinds, objects, server_files
+from rowlock import __version__, kinds, server_files
 from rowlock.accounts.local_login import prepare_public_directory
 from rowlock.accounts.user_accounts import UserAccounts
 from rowlock.accounts.user_credentials import UserCredentials
@@ -64,14 +64,6 @@ _LARGE_DATABASE = 16 << 20
 _MANY_OBJECTS = 10_000
 
 
-def _report_running_pods(cluster: LocalCluster) -> None:
-    """Print that pods keep running: Ctrl-C ends the server, not the jobs."""
-    running = sum(objects.phase(pod) == "Running" for pod in cluster.store.view.all(kinds.POD))
-    if running:
-        pods, it = ("1 pod keeps running", "it") if running == 1 else (f"{running} pods keep running", "them")
-        print(f"rowlock stops; {pods}: `rowlock up` finds {it} again, `rowlock down` then stops {it}", flush=True)
-
-
 def _current_snapshot(scheduler: Scheduler, store: Store) -> Snapshot:
     """The snapshot from which the scheduler would plan now."""
     return scheduler.snapshot(store.view, time.time())
@@ -100,7 +92,8 @@ class Server:
     ) -> None:
         self.options, self._certificate_process, self._clock = options, certificate_process, clock
         self.data_dir: Path = options.data_dir.absolute()
-        self.stop_event = asyncio.Event()
+        self.stop_event, self.urgent_event = asyncio.Event(), asyncio.Event()
+        """The first signal sets the one, and a further one the other: then the server waits for no pod."""
         self.identity_provider = IdentityProvider.from_flags(options)
         self._port = 0
         """The HTTPS port, once listening; 0 before."""
@@ -155,11 +148,18 @@ class Server:
             sweep_key=server_files.ensure_token(self.data_dir / "sweep.key"),
         )
 
-    async def run(self) -> None:
-        """Serve until SIGTERM or SIGINT."""
+    def handle_signals(self) -> None:
+        """From now on SIGTERM and SIGINT ask the server to end."""
         loop = asyncio.get_running_loop()
         for signal_number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(signal_number, self.stop_event.set)
+            loop.add_signal_handler(signal_number, self._ask_to_stop)
+
+    def _ask_to_stop(self) -> None:
+        (self.urgent_event if self.stop_event.is_set() else self.stop_event).set()
+
+    async def run(self) -> None:
+        """Serve until SIGTERM or SIGINT."""
+        self.handle_signals()
         listeners = sockets.open_listeners(self.options.port, self.data_dir, sockets.parse_bind(self.options.bind))
         self._port = listeners[0].getsockname()[1]
         browser_listeners = sockets.open_browser_listeners(self.data_dir, self._port, self.options.ui_address)
@@ -240,7 +240,7 @@ class Server:
                 work,
                 browser_listeners=browser_listeners,
                 announce=partial(self._announce, listeners[0], token, door, cluster.notice),
-                before_stop=partial(_report_running_pods, cluster),
+                before_stop=partial(cluster.let_pods_end, self.urgent_event),
             )
 
     async def serve_http(
@@ -252,7 +252,7 @@ class Server:
         *,
         browser_listeners: sockets.BrowserListeners,
         announce: Callable[[], None],
-        before_stop: Callable[[], None] = lambda: None,
+        before_stop: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         """Serve the application and run its background work until `stop_event` is set; call `announce` once it answers."""
         door.exec_app = app
@@ -282,7 +282,8 @@ class Server:
             heap_collector.tune()
             await asyncio.to_thread(announce)  # it fsyncs files, which must not block the event loop
             await self.stop_event.wait()
-            before_stop()
+            if before_stop is not None:
+                await before_stop()
             server.should_exit = True
             await serving
             for task in background:

@@ -10,6 +10,7 @@ import asyncio
 import os
 import time
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -43,7 +44,7 @@ from rowlock.kubelet.streams.remote_logs import read_remote_log
 from rowlock.kubelet.volumes.settled_clock import SettledClock
 from rowlock.kubelet.worker.kubelet import Kubelet, start_kubelet
 from rowlock.kubelet.worker.settings import FOLLOWED_KINDS, KubeletSettings
-from rowlock.objects import Key, Object, key, name, namespace
+from rowlock.objects import Key, Object, key, name, namespace, phase
 from rowlock.objects import uid as uid_of
 from rowlock.scheduling.controller import Scheduler
 from rowlock.scheduling.model.snapshot import SchedulerSettings as Planning
@@ -67,6 +68,11 @@ from rowlock.training.pod_group import PodGroupController
 from rowlock.training.trainjob.controller import TrainJobController
 from rowlock.webhooks.trainer_webhooks import TrainerWebhooks
 from rowlock.workloads.figures.usage_series import UsageSeries
+
+_ENDING_TIMEOUT = 40.0
+"""Seconds that a cluster which is asked to stop waits for pods that end without a further request; as long as `rowlock down`."""
+_ENDING_INTERVAL = 0.1
+"""Seconds between two looks for such pods; each looks at all pods."""
 
 
 @dataclass(frozen=True)
@@ -186,6 +192,27 @@ class LocalCluster:
         }
         return sorted("/".join(one) for one in keys)
 
+    async def let_pods_end(self, is_urgent: asyncio.Event, limit: float = _ENDING_TIMEOUT) -> None:
+        """Before the cluster stops: wait for `ending_pods`, until `is_urgent` is set or `limit` seconds have passed, and refuse new jobs
+        meanwhile. Without the cluster nobody would run their hooks, end their sidecars, or ask further pods of a deleted job to end."""
+        self.drain(limit)
+        deadline, is_announced = time.monotonic() + limit, False
+        while (names := self.ending_pods()) and not is_urgent.is_set() and time.monotonic() < deadline:
+            if not is_announced:
+                is_announced = True
+                print(
+                    f"rowlock waits up to {limit:.0f} s: {_being_deleted(names)}; another Ctrl-C or SIGTERM ends it at once",
+                    flush=True,
+                )
+            with suppress(TimeoutError):
+                await asyncio.wait_for(is_urgent.wait(), _ENDING_INTERVAL)
+        if names:
+            print(f"rowlock waits no longer: {_being_deleted(names)}. The next `rowlock up` ends them", flush=True)
+        pods = self.store.view.all(POD)
+        if running := sum(phase(pod) == "Running" and "/".join(key(pod)) not in names for pod in pods):
+            which, it = ("1 pod keeps running", "it") if running == 1 else (f"{running} pods keep running", "them")
+            print(f"rowlock stops; {which}: `rowlock up` finds {it} again, `rowlock down` then stops {it}", flush=True)
+
     def _is_stored(self, pod_key: Key, uid: str) -> bool:
         pod = self.store.view.get(POD, *pod_key)
         return pod is not None and uid_of(pod) == uid
@@ -248,3 +275,8 @@ class LocalCluster:
                 detector = HangDetector(self.diagnostics)
                 tasks.create_task(supervise("the hang detector", detector.run))
             tasks.create_task(controllers.run(self.store, self.store.view, self.controllers(), self.store.changes()))
+
+
+def _being_deleted(names: list[str]) -> str:
+    shown = ", ".join(names[:5]) + (" …" if len(names) > 5 else "")
+    return f"{len(names)} {'pod is' if len(names) == 1 else 'pods are'} being deleted ({shown})"

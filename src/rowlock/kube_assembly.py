@@ -9,7 +9,6 @@ holder of its token acts with the rights of the kubeconfig; users of the cluster
 from __future__ import annotations
 
 import asyncio
-import signal
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -86,9 +85,7 @@ class KubeServer(Server):
 
     async def run(self) -> None:
         """Serve until SIGTERM or SIGINT. Raises ApiError, with what to do, if the cluster cannot be used."""
-        loop = asyncio.get_running_loop()
-        for signal_number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(signal_number, self.stop_event.set)
+        self.handle_signals()
         if (self.data_dir / "cluster.db").exists():
             raise BadRequest(
                 f"{self.data_dir} holds a cluster of this machine: name another directory for the real one with --data-dir DIR"

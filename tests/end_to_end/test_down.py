@@ -10,12 +10,14 @@ import threading
 import time
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 from tests.end_to_end.cluster import Cluster
 
 from rowlock.cli.commands.down import _count_surviving_pods
+from rowlock.cli.server_json import running_server
 
 ROOM = {"cpu": "64", "memory": "64Gi", "pods": "110"}
 NODE = {
@@ -154,7 +156,9 @@ while :; do sleep 0.05; done
 """A rank that saves for so many seconds when it is asked to end."""
 
 
-def _start_saving_job(cluster: Cluster, directory: Path, pods: int, seconds: str, grace: int = 60) -> None:
+def _start_saving_job(
+    cluster: Cluster, directory: Path, pods: int, seconds: str, grace: int = 60, hook: dict[str, Any] | None = None
+) -> None:
     """A job of so many pods, each of which has said that it runs."""
     directory.mkdir()
     template = {
@@ -166,6 +170,7 @@ def _start_saving_job(cluster: Cluster, directory: Path, pods: int, seconds: str
                     "image": "rowlock.dev/host",
                     "command": ["sh", "-c", SAVING, str(directory), seconds],
                     "resources": {"requests": {"cpu": "10m"}},
+                    "lifecycle": hook,
                 }
             ],
         }
@@ -219,6 +224,58 @@ def test_down_waits_for_a_pod_that_was_deleted_at_once(cluster: Cluster, tmp_pat
     cluster.api("DELETE", f"{pod}?gracePeriodSeconds=0")
     said = cluster.run("rowlock", "down", "--yes")
     assert not _running(str(told)), said
+
+
+def _ask_to_end(cluster: Cluster, number: signal.Signals) -> None:
+    """A signal to the server, as from systemd or a terminal; returns when it has said for whom it waits."""
+    os.kill(cluster.pid, number)
+    waits = "rowlock waits up to 40 s: 2 pods are being deleted (runai-default/saves-master-0, runai-default/saves-worker-0)"
+    cluster.until(lambda: waits in cluster.last_words(), cluster.last_words)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_server_that_is_asked_to_end_waits_for_pods_that_are_being_deleted(
+    cluster: Cluster, tmp_path: Path, number: signal.Signals
+) -> None:
+    """A pod with a hook before its end: without a server nobody would ask the program."""
+    cluster.up()
+    cluster.run("rowlock", "run", "-d", "--name", "stays", "--", "sleep", "300")
+    told = tmp_path / "told"
+    hook = {"preStop": {"exec": {"command": ["sh", "-c", f"until [ -e {told}/go ]; do sleep 0.05; done"]}}}
+    _start_saving_job(cluster, told, 2, "0", hook=hook)
+    cluster.api("DELETE", f"{JOBS}/saves")
+    _ask_to_end(cluster, number)
+    assert "the server is being stopped and takes no new jobs" in cluster.run(
+        "rowlock", "run", "-d", "--", "true", code=1
+    )
+    assert not list(told.glob("saved.*"))
+    (told / "go").touch()
+    cluster.until(lambda: running_server(str(cluster.data)) is None, cluster.last_words)
+    assert len(list(told.glob("saved.*"))) == 2, cluster.last_words()
+    assert "rowlock stops; 1 pod keeps running" in cluster.last_words()
+    cluster.up()
+    assert "Running" in cluster.run("rowlock", "list")
+
+
+@pytest.mark.timeout(300)
+def test_a_second_signal_ends_a_server_that_waits(cluster: Cluster, tmp_path: Path) -> None:
+    cluster.up()
+    told = tmp_path / "told"
+    _start_saving_job(cluster, told, 2, "100000", grace=300)
+    cluster.api("DELETE", f"{JOBS}/saves")
+    _ask_to_end(cluster, signal.SIGTERM)
+    began = time.monotonic()
+    os.kill(cluster.pid, signal.SIGTERM)
+    cluster.until(lambda: running_server(str(cluster.data)) is None, cluster.last_words)
+    assert time.monotonic() - began < 35
+    assert "rowlock waits no longer: 2 pods are being deleted" in cluster.last_words()
+    assert _running(str(told))
+    cluster.up()
+    pods = "/api/v1/namespaces/runai-default/pods"
+    for pod in cluster.api("GET", pods)["items"]:
+        cluster.api("DELETE", f"{pods}/{pod['metadata']['name']}?gracePeriodSeconds=1")
+    cluster.until(lambda: not _running(str(told)), "the next server to end them")
 
 
 @pytest.mark.timeout(180)

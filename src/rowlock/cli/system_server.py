@@ -49,6 +49,7 @@ ExecStart={words}
 Environment=ROWLOCK_SYSTEM_DIR={system_directory()}
 UMask=0077
 KillMode=process
+TimeoutStopSec=60
 Delegate=yes
 Restart=on-failure
 

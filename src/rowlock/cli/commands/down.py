@@ -50,8 +50,8 @@ def down(line: CommandLine) -> None:
     is_real_cluster = (server_json.get("flags") or {}).get("kubeconfig") is not None
     if is_real_cluster and line.stop_jobs:
         raise CommandError("the jobs of a real cluster are not stopped with this server: leave --stop-jobs out", 2)
-    busy, is_told = ([], True) if is_real_cluster else _stop_pods(line, limit)
-    _end_server(line, server_json, limit)
+    busy, is_told, have_all_ended = ([], True, True) if is_real_cluster else _stop_pods(line, limit)
+    _end_server(line, server_json, limit, waits=have_all_ended)
     stopped_note = f"; {len(busy)} unfinished {'jobs were' if len(busy) != 1 else 'job was'} stopped" if busy else ""
     kept_note = "; running pods go on, the next `rowlock up` finds them" if line.keep_jobs else ""
     if is_real_cluster:
@@ -67,27 +67,31 @@ def down(line: CommandLine) -> None:
         show(f"To go on with a stopped job: `{restart_command(server_json)}`, then `{resume}`")
 
 
-def _stop_pods(line: CommandLine, limit: float) -> tuple[list[dict[str, Any]], bool]:
-    """Stop the jobs, unless they are to be kept, and wait for pods that end. Returns the stopped jobs, and whether pods that run on are
-    accounted for: kept, or reported."""
+def _stop_pods(line: CommandLine, limit: float) -> tuple[list[dict[str, Any]], bool, bool]:
+    """Stop the jobs, unless they are to be kept, and wait for pods that end. Returns the stopped jobs, whether pods that run on are
+    accounted for (kept, or reported), and whether all have ended that were to."""
     if line.keep_jobs:
-        _await_ending_pods(line, limit)
-        return [], True
+        return [], True, _await_ending_pods(line, limit)
     busy, unstopped = _drain(line, limit)
     _delete_leftover_pods(line, limit)
     have_all_ended = _await_ending_pods(
         line, limit if not unstopped else 0.0
     )  # the pods of such jobs have had their time
     is_bare_told = _warn_about_bare_pods(line)
-    return busy, bool(unstopped) or not have_all_ended or is_bare_told
+    have_all_ended = have_all_ended and not unstopped
+    return busy, not have_all_ended or is_bare_told, have_all_ended
 
 
-def _end_server(line: CommandLine, server_json: dict[str, Any], limit: float) -> None:
-    """Ask the server to end and wait for it. Raises CommandError when it is still there after `limit` seconds."""
+def _end_server(line: CommandLine, server_json: dict[str, Any], limit: float, *, waits: bool) -> None:
+    """Ask the server to end and wait for it. `waits`: whether it may wait for pods that end. Raises CommandError when it is still there
+    after `limit` seconds."""
     if line.server is not None:
         line.server.close()  # a server waits for its connections before it ends
     pid = int(server_json["pid"])
     os.kill(pid, signal.SIGTERM)
+    if not waits:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGINT)  # a second SIGTERM could be merged with the first one
     deadline = time.monotonic() + limit
     while is_alive(server_json):
         if time.monotonic() > deadline:
