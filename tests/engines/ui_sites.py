@@ -79,8 +79,8 @@ class Site:
         self.cluster.api("PATCH", f"/api/v1/nodes/{name}", {"metadata": {"labels": labels}})
         return name
 
-    def stop_server(self) -> None:
-        self.cluster.run("rowlock", "down", "--yes")
+    def stop_server(self, *, keeps_jobs: bool = False) -> None:
+        self.cluster.run("rowlock", "down", "--keep-jobs" if keeps_jobs else "--yes")
 
     def start_server(self) -> None:
         people = self.cluster.data.parent / "users.csv"
@@ -131,7 +131,7 @@ class RealSite(Site):
         if binding["metadata"] not in [{"name": one["metadata"]["name"]} for one in found]:
             self.cluster.api("POST", f"{BINDINGS}/clusterrolebindings", binding)
 
-    def stop_server(self) -> None:
+    def stop_server(self, *, keeps_jobs: bool = True) -> None:
         self.engine.stop_server()
 
     def start_server(self) -> None:

@@ -79,6 +79,22 @@ def test_a_log_that_is_not_followed_is_read_again(ui: Ui) -> None:
     expect(log).to_contain_text(later)
 
 
+def test_who_follows_a_log_is_told_that_the_server_has_gone(ui: Ui) -> None:
+    run(ui, "talks", LONG)
+    ui.row("talks").get_by_role("link", name="talks", exact=True).click()
+    panel = ui.page.get_by_role("complementary")
+    panel.get_by_role("tab", name="Logs").click()
+    expect(panel.get_by_role("log")).to_contain_text("step 1")
+    ui.site.stop_server(keeps_jobs=True)
+    told = panel.get_by_role("alert").filter(has_text="The log breaks off here: the server has stopped")
+    expect(told).to_be_visible()
+    expect(panel).not_to_contain_text("the log ends here")
+    ui.site.start_server()
+    told.get_by_role("button", name="READ AGAIN").click()
+    expect(told).to_have_count(0)
+    expect(panel.get_by_role("status").filter(has_text="following")).to_be_visible()
+
+
 def test_the_tree_of_its_objects_and_its_pods(ui: Ui) -> None:
     panel = make_pair(ui)
     panel.get_by_role("tab", name="Structure").click()
