@@ -53,6 +53,39 @@ def test_torchrun_starts_as_many_ranks_as_the_pod_has_gpus(running: Cluster, tmp
     assert all(f"rank {n} sees 2, local {n}" in said for n in range(2)), said
 
 
+SAVES = """
+import os, signal, sys, time, torch
+
+class Data(torch.utils.data.IterableDataset):
+    def __iter__(self):
+        while True:
+            time.sleep(0.05)
+            yield 1
+
+rank, stop = os.environ["RANK"], []
+batches = iter(torch.utils.data.DataLoader(Data(), num_workers=1, worker_init_fn=lambda _: os.setsid()))
+signal.signal(signal.SIGTERM, lambda *_: stop.append(1))
+next(batches)
+open("ready" + rank, "w").close()
+while not stop:
+    next(batches)
+for _ in range(20):
+    next(batches)
+open("saved" + rank, "w").close()
+"""
+
+
+@pytest.mark.timeout(300)
+def test_ranks_of_a_torchrun_save_when_their_job_is_deleted(running: Cluster, tmp_path: Path) -> None:
+    """torchrun signals the process group of each rank: workers live on in a session of their own, here and on a cluster."""
+    (tmp_path / "train.py").write_text(SAVES)
+    line = ("rowlock", "run", "-d", "--name", "saves", "--nproc-per-node", "2", "--", sys.executable, "train.py")
+    running.run(*line, cwd=tmp_path)
+    running.until(lambda: all((tmp_path / f"ready{rank}").exists() for rank in "01"), "both ranks are ready")
+    running.run("rowlock", "delete", "saves")
+    running.until(lambda: all((tmp_path / f"saved{rank}").exists() for rank in "01"), "both ranks save")
+
+
 def test_a_breakpoint_of_a_rank_without_a_terminal_ends_no_job(running: Cluster, tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(PASSES)
     said = running.run("rowlock", "run", "-n", "2", "--name", "passes", "--", sys.executable, "train.py", cwd=tmp_path)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,9 @@ from tests.processes import running
 from rowlock import kinds
 from rowlock.api import DeleteOptions
 from rowlock.kubelet.mounts import pod_ipc
+from rowlock.kubelet.node.node_context import PodHostAbilities
+from rowlock.kubelet.worker import kubelet
+from rowlock.kubelet.worker.kubelet import connect_pod_host
 from rowlock.objects import dig
 
 PROBLEM = pod_ipc.probe_isolation()
@@ -204,6 +208,56 @@ def test_kill_1_ends_the_container(tmp_path: Path) -> None:
         await node.ended("a")
         assert node.state("a", "state.terminated.exitCode") == 143
 
+    on_node(tmp_path, body)
+
+
+ORPHANS = """
+import os
+for _ in range(20):
+    child = os.fork()
+    if child == 0:
+        if os.fork():
+            os._exit(0)  # what it has started is nobody's now
+        os._exit(0)
+    os.waitpid(child, 0)
+print("all begun", flush=True)
+while [p for p in os.listdir("/proc") if p.isdigit() and int(p) not in (1, os.getpid())]:
+    pass
+"""
+
+
+def test_what_has_lost_its_parent_is_reaped(tmp_path: Path) -> None:
+    """Process 1 of a container does that; else such processes would stay as zombies for as long as the pod runs."""
+
+    async def body(node: Node) -> None:
+        await node.add(pod("a", "", container={"command": ["python3", "-c", ORPHANS]}))
+        await node.ended("a")
+        assert await node.log("a") == "all begun\n"
+        assert node.state("a", "state.terminated.exitCode") == 0
+
+    on_node(tmp_path, body)
+
+
+REFUSAL = "a PID namespace cannot be made: Operation not permitted"
+
+
+def test_what_the_kernel_refuses_is_said_by_the_node_and_to_each_pod(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def connect(*told: Any) -> PodHostAbilities:
+        return replace(await connect_pod_host(*told), process_problem=REFUSAL)
+
+    async def body(node: Node) -> None:
+        (stored,) = node.store.view.all(kinds.NODE)
+        said = stored["metadata"]["annotations"]["rowlock.dev/processes"]
+        assert said == f"shared: pods see each other's processes, IPC and /dev/shm ({REFUSAL})"
+        await node.add(pod("a", "readlink /proc/self/ns/pid"))
+        await node.ended("a")
+        assert (await node.log("a")).strip() == os.readlink("/proc/self/ns/pid")
+        sentence = f"the pod sees processes, IPC and /dev/shm of others: {REFUSAL}"
+        await until(lambda: ("Normal", "NotIsolated", sentence) in node.events("a"), lambda: str(node.events("a")))
+
+    monkeypatch.setattr(kubelet, "connect_pod_host", connect)
     on_node(tmp_path, body)
 
 
