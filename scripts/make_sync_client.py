@@ -1,4 +1,4 @@
-"""Write `sdk/client.py`, the synchronous Python client, from `sdk/async_client.py`. `--check` fails when the file is not that."""
+"""Write the synchronous Python client, `sdk/client.py` and `sdk/sweeps.py`, from the asynchronous one. `--check` fails when a file is not that."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from pathlib import Path
 from generated import REPO, write_or_check
 
 SDK = REPO / "src" / "rowlock" / "sdk"
-SOURCE, TARGET = SDK / "async_client.py", SDK / "client.py"
-DOCSTRING = '"""`Client`: rowlock from Python. `make docs` writes this file from `async_client.py`: change that one."""'
+DOCSTRING = '"""{}: rowlock from Python. `make docs` writes this file from `{}`: change that one."""'
+FILES = {"async_client.py": ("client.py", "`Client`"), "async_sweeps.py": ("sweeps.py", "`SweepHandle`")}
+"""What is read → what is written, and what is in it."""
 REPLACEMENTS = (
-    (r'\A""".*?"""', DOCSTRING),
+    (r"sdk\.async_(client|sweeps)\b", r"sdk.\1"),
     (r"\nimport asyncio\n", "\n"),
     (r"asyncio\.sleep", "time.sleep"),
     (r"asyncio\.to_thread\(([\w.]+)\)", r"\1()"),
@@ -22,27 +23,36 @@ REPLACEMENTS = (
     (r"\bawait ", ""),
     (r"\[(line\.text for line in self\.logs\(\))\]", r"(\1)"),  # logs may be long: no list of them
     (r"__a(enter|exit)__", r"__\1__"),
-    (r"\bAsync(Client|JobHandle|Iterator)\b", r"\1"),
+    (r"\bAsync(Client|JobHandle|SweepHandle|Iterator)\b", r"\1"),
     (r"\.a(close|read|iter_bytes)\(", r".\1("),
 )  # fmt: skip
 """What differs between the two clients: patterns and what stands for them, carried out in this order."""
 
 
-def synchronous(source: str) -> str:
-    """The text of the synchronous client, formatted."""
+def synchronous(name: str, used: set[str]) -> str:
+    """The text of the synchronous file made from this one, formatted. Adds the patterns that it has to `used`."""
+    target, content = FILES[name]
+    source = re.sub(
+        r'\A""".*?"""', DOCSTRING.format(content, name), (SDK / name).read_text(encoding="utf-8"), flags=re.S
+    )
     for pattern, replacement in REPLACEMENTS:
         source, count = re.subn(pattern, replacement, source, flags=re.S)
-        assert count, f"{SOURCE.name} has no {pattern} any more: take it out of REPLACEMENTS"
+        used |= {pattern} if count else set()
     if left := re.search(r"\b(async|await|asyncio|Async\w+)\b", source):
-        sys.exit(f"{left[0]} would be left in {TARGET.name}: add a pattern for it to REPLACEMENTS")
+        sys.exit(f"{left[0]} would be left in {target}: add a pattern for it to REPLACEMENTS")
     for command in (["check", "--quiet", "--select", "I,UP028", "--fix", "--unsafe-fixes"], ["format", "--quiet"]):
-        argv = [str(Path(sys.executable).with_name("ruff")), *command, "--stdin-filename", str(TARGET), "-"]
+        argv = [str(Path(sys.executable).with_name("ruff")), *command, "--stdin-filename", str(SDK / target), "-"]
         source = subprocess.run(argv, input=source, text=True, capture_output=True, check=True, cwd=REPO).stdout
     return source
 
 
 def main() -> int:
-    return write_or_check(TARGET, synchronous(SOURCE.read_text(encoding="utf-8")), "what sdk/async_client.py gives")
+    used: set[str] = set()
+    made = {name: synchronous(name, used) for name in FILES}
+    for pattern, _ in REPLACEMENTS:
+        assert pattern in used, f"no file has {pattern} any more: take it out of REPLACEMENTS"
+    codes = [write_or_check(SDK / FILES[name][0], text, f"what sdk/{name} gives") for name, text in made.items()]
+    return max(codes)
 
 
 if __name__ == "__main__":

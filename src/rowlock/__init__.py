@@ -16,6 +16,8 @@ _CLIENT = {
     "submit": "submit_function",
     "AsyncClient": "async_client",
     "AsyncJobHandle": "async_client",
+    "SweepHandle": "sweeps",
+    "AsyncSweepHandle": "async_sweeps",
 }
 _ERRORS = ("ClientError", "JobFailed", "RequestRefused", "ServerUnreachable", "ServerWarning")
 

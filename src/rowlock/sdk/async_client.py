@@ -14,8 +14,9 @@ from typing import Any, TypeVar
 import httpx
 
 from rowlock.sdk import calls
+from rowlock.sdk.async_sweeps import AsyncSweepHandle
 from rowlock.sdk.calls import ApiCall, ItemPage
-from rowlock.sdk.client_errors import RequestRefused
+from rowlock.sdk.client_errors import ClientError, RequestRefused
 from rowlock.sdk.function_calls import function_request, has_running_ranks, read_results
 from rowlock.sdk.http_answers import (
     DEFAULT_TIMEOUT,
@@ -29,6 +30,8 @@ from rowlock.sdk.http_answers import (
 from rowlock.sdk.models import FINISHED_PHASES, LogLine, ProjectInfo, RunInfo, WorkloadInfo, WorkloadPod
 from rowlock.sdk.server_address import LOCAL, ServerAddress, choose_login, find_server
 from rowlock.sdk.submission_body import JobRequest, job_request
+from rowlock.sdk.sweep_models import SweepInfo
+from rowlock.sdk.sweep_request import Space, sweep_request
 
 T = TypeVar("T")
 _LOOK_S = 0.2
@@ -131,6 +134,44 @@ class AsyncClient:
     def runs(self, project: str = "", *, name: str = "") -> AsyncIterator[RunInfo]:
         """Runs, the newest first, deleted workloads included; `name` may contain `*`."""
         return self._items(lambda offset: calls.runs(offset, project, name))
+
+    # ------------------------------------------------------------ sweeps
+
+    async def sweep(
+        self,
+        program: Any,
+        space: Space,
+        *,
+        name: str = "",
+        search: str | None = None,
+        samples: int | None = None,
+        seed: int | None = None,
+        max_parallel: int | None = None,
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        **fields: Any,
+    ) -> AsyncSweepHandle:
+        """Submit a sweep, and return its `AsyncSweepHandle` at once: the server makes the runs, whether this program lives or not.
+
+        `program` is a function, which gets its parameters by name, or a command with `{name}` for a parameter. `space`: parameter → a
+        list of values, or a text as for `rowlock sweep --param`: `1..5`, and for a random search `uniform(0,1)`, `loguniform(1e-5,1e-2)`.
+        `search`: "grid" (the default: every combination) or "random" with the number of `samples` and a `seed`. At most
+        `max_parallel` runs are unfinished at a time. Fields, `args` and `kwargs`: as for `submit` and `submit_function`, for each run."""
+        searched = {"search": search, "samples": samples, "seed": seed, "maxParallel": max_parallel}
+        request = sweep_request(program, space, name, searched, args, kwargs, fields)
+        made = await self.run_call(calls.submit_sweep(request.body(self.project), request.job.key()))
+        return AsyncSweepHandle(self, made)
+
+    async def sweeps(self, project: str = "") -> list[SweepInfo]:
+        """The sweeps of a project, or of all that this login may see, the newest first."""
+        return await self.run_call(calls.sweeps(project))
+
+    async def find_sweep(self, name: str, project: str = "") -> AsyncSweepHandle:
+        """The sweep with this name, in the client's project if none is given. Raises ClientError if there is none."""
+        found = await self.run_call(calls.sweeps(project or self.project, name))
+        if not found:
+            raise ClientError(f"there is no sweep {name} in project {project or self.project}")
+        return AsyncSweepHandle(self, found[0])
 
     async def request(self, method: str, path: str, *, query: Mapping[str, Any] | None = None, body: Any = None) -> Any:
         """Send any other request of the REST API (`/api/v1/…`); return the answer's JSON."""

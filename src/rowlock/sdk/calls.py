@@ -9,9 +9,12 @@ from typing import Any, Generic, TypeVar
 
 from rowlock import submit_fields
 from rowlock.sdk.models import FINISHED_PHASES, LogLine, ProjectInfo, RunInfo, WorkloadInfo, WorkloadPod
+from rowlock.sdk.sweep_models import SweepInfo, SweepRunInfo, read_runs
 
 T = TypeVar("T")
-_WORKLOADS, _PROJECTS, _RUNS = "/api/v1/workloads", "/api/v1/org-unit/projects", "/api/v1/runs"
+_WORKLOADS, _PROJECTS, _RUNS, _SWEEPS = (
+    "/api/v1/workloads", "/api/v1/org-unit/projects", "/api/v1/runs", "/api/v1/sweeps",
+)  # fmt: skip
 PAGE = 500
 """Items per page of a list."""
 POLL_S = 30.0
@@ -151,6 +154,41 @@ def create_project(name: str, gpus: float) -> ApiCall[ProjectInfo]:
 def runs(offset: int, project: str, name: str) -> ApiCall[ItemPage[RunInfo]]:
     query = {"offset": offset, "limit": PAGE, "project": project, "name": name}
     return ApiCall("GET", _RUNS, _read_page("runs", RunInfo.from_json), query)
+
+
+def submit_sweep(body: Mapping[str, Any], key: str) -> ApiCall[SweepInfo]:
+    """A new sweep. It is refused if the embedded cluster lacks the image, as a submit is."""
+    return ApiCall("POST", _SWEEPS, SweepInfo.from_json, {"requireImages": True}, body, key)
+
+
+def sweeps(project: str, name: str = "") -> ApiCall[list[SweepInfo]]:
+    """The sweeps of a project, or with "" of all; only that of this name, if one is given."""
+
+    def read(body: Any) -> list[SweepInfo]:
+        return [SweepInfo.from_json(item) for item in body["sweeps"]]
+
+    return ApiCall("GET", _SWEEPS, read, {"project": project, "name": name})
+
+
+def sweep(identity: str) -> ApiCall[SweepInfo]:
+    return ApiCall("GET", _sweep_path(identity), SweepInfo.from_json)
+
+
+def sweep_runs(identity: str, metric: str, *, maximize: bool) -> ApiCall[list[SweepRunInfo]]:
+    query = {"metric": metric, "order": "max" if maximize else "min"} if metric else {}
+    return ApiCall("GET", _sweep_path(identity), read_runs, query)
+
+
+def set_sweep_stopped(identity: str, *, stopped: bool) -> ApiCall[None]:
+    return ApiCall("POST", _sweep_path(identity, "stop" if stopped else "resume"), _no_value)
+
+
+def delete_sweep(identity: str) -> ApiCall[None]:
+    return ApiCall("DELETE", _sweep_path(identity), _no_value)
+
+
+def _sweep_path(identity: str, *more: str) -> str:
+    return "/".join([_SWEEPS, urllib.parse.quote(identity, safe=""), *more])
 
 
 class LogLineSplitter:
