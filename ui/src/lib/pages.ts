@@ -12,3 +12,5 @@ export { default as Projects } from "../pages/Projects.svelte";
 export { default as Queue } from "../pages/Queue.svelte";
 export { default as Run } from "../pages/Run.svelte";
 export { default as Runs } from "../pages/Runs.svelte";
+export { default as Sweep } from "../pages/Sweep.svelte";
+export { default as Sweeps } from "../pages/Sweeps.svelte";
