@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from benchmarks import archive, budgets, image_start, jobs, memory, older_build, starts, trainjobs, watching
+from benchmarks import archive, budgets, image_start, jobs, memory, older_build, starts, sweeps, trainjobs, watching
 from benchmarks.cluster import running
 from benchmarks.jobs import Figure
 
@@ -39,6 +39,7 @@ ROWS: dict[str, Callable[[], Iterator[Figure]]] = {
     "thousand-pods": _thousand,
     "image-start": image_start.figures,
     "memory": memory.figures,
+    "sweeps": sweeps.figures,
     "trainjobs": trainjobs.figures,
     "watching": watching.figures,
 }
