@@ -23,7 +23,7 @@ REPLACEMENTS = (
     (r"\bawait ", ""),
     (r"\[(line\.text for line in self\.logs\(\))\]", r"(\1)"),  # logs may be long: no list of them
     (r"__a(enter|exit)__", r"__\1__"),
-    (r"\bAsync(Client|JobHandle|SweepHandle|Iterator)\b", r"\1"),
+    (r"\bAsync(Caller|Client|JobHandle|SweepHandle|Iterator)\b", r"\1"),
     (r"\.a(close|read|iter_bytes)\(", r".\1("),
 )  # fmt: skip
 """What differs between the two clients: patterns and what stands for them, carried out in this order."""

@@ -86,6 +86,11 @@ def annotations(obj: Mapping[str, Any]) -> dict[str, str]:
     return meta(obj).get("annotations") or {}
 
 
+def revision_text(obj: Mapping[str, Any]) -> str:
+    """The resourceVersion as it is written; "" when the object was never stored."""
+    return str(meta(obj).get("resourceVersion") or "")
+
+
 def revision(obj: Mapping[str, Any]) -> int:
     """The resourceVersion as a number; 0 when the object was never stored."""
     return int(meta(obj).get("resourceVersion") or 0)

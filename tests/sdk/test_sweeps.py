@@ -12,11 +12,13 @@ from tests.end_to_end.cluster import Cluster, lent
 
 import rowlock
 from rowlock.runtime.sweep_call import SweepCall, read_value
-from rowlock.sdk.sweep_request import SweepRequest, sweep_request
+from rowlock.sdk.sweep_request import SweepSubmit, sweep_request
 
 
-def request(program: Any, space: Any, *, kwargs: Any = None, **fields: Any) -> SweepRequest:
-    return sweep_request(program, space, "tune", {"search": None, "maxParallel": 2}, (), kwargs, fields)
+def request(program: Any, space: Any, *, kwargs: Any = None, **fields: Any) -> SweepSubmit:
+    return sweep_request(
+        program, space, name="tune", search={"search": None, "maxParallel": 2}, args=(), kwargs=kwargs, fields=fields
+    )
 
 
 def train(lr: float, *, depth: int = 1, label: str = "") -> list[object]:
@@ -40,7 +42,9 @@ def test_a_sweep_of_a_command_is_what_the_command_line_sends() -> None:
 
 
 def test_a_sweep_without_a_name_gets_one_of_its_own() -> None:
-    one, other = (sweep_request(train, {"lr": [1]}, "", {}, (), None, {}).name for _ in range(2))
+    one, other = (
+        sweep_request(train, {"lr": [1]}, name="", search={}, args=(), kwargs=None, fields={}).name for _ in range(2)
+    )
     assert one.startswith("train-") and one != other
 
 
@@ -95,6 +99,7 @@ def test_a_function_is_swept_and_the_best_run_is_found(cluster: Cluster) -> None
         assert (sweep.wait(timeout=180).phase, sweep.sweep.completed) == ("Completed", 4)
         best = sweep.best("val_loss")
         assert (best.name, best.parameters, best.best) == ("tune-2", {"lr": "0.25", "depth": "1"}, 1.25)
+        assert best.command[-2:] == ["lr=0.25", "depth=1"]
         assert client.job(best.name).results(timeout=60) == [[0.25, 1, "x"]]
         assert sweep.best("val_loss", maximize=True).name == "tune-1"
         row = {

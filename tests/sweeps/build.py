@@ -42,6 +42,7 @@ def make_sweep(*, is_owner: bool = True, **fields: Any) -> Sweep:
     return Sweep(
         request.name, SWEEP_ID, request.search, request.seed, request.max_parallel, request.names, request.grid,
         () if request.grid else request.points, template, markers, SweepSubmitter("ana", ("team",), is_owner), "rowlock sweep",
+        request.metric, request.is_max, request.stop_first, request.samples, request.space,
     )  # fmt: skip
 
 

@@ -8,13 +8,16 @@ SweepPhase = Literal["Running", "Stopped", "Completed", "Refused"]
 
 
 class SweepCounts(TypedDict):
-    """The runs of a sweep: how many there are in all, were made, have not ended, have completed or failed, and were deleted."""
+    """The runs of a sweep: how many there are in all, were made, have not ended, have completed or failed, were stopped early, are suspended
+    with the sweep, and were deleted."""
 
     total: int
     begun: int
     unfinished: int
     completed: int
     failed: int
+    stopped: int
+    suspended: int
     deleted: int
 
 
@@ -40,7 +43,8 @@ class SweepRun(TypedDict):
 
 
 class Sweep(TypedDict):
-    """A sweep in a list. `phase` is Completed when all its runs have ended; `message` says what keeps it."""
+    """A sweep in a list. `phase` is Completed when all its runs have ended; `message` says what keeps it. `metric` is the one it goes by, ""
+    if none was named; `stop` the rule by which runs are stopped early, "" if there is none."""
 
     id: str
     name: str
@@ -53,6 +57,10 @@ class Sweep(TypedDict):
     search: str
     seed: int
     maxParallel: int
+    metric: str
+    order: Literal["min", "max"]
+    stop: str
+    stopAfter: int
     parameters: list[str]
     submitCommand: str
     runs: SweepCounts

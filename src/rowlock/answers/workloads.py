@@ -69,13 +69,13 @@ AdditionalFields = TypedDict("AdditionalFields", {
     "status": str, "reason": str | None, "argv": list[str], "pendingPods": int, "succeededPods": int, "failedPods": int,
     "nodes": list[str], "chief": str, "commandLine": str, "startedAt": Time | None, "kind": str, "image": str,
     "ports": list[Port], "gpusSimulated": NotRequired[bool], "ranForSeconds": NotRequired[float | None],
-    "cronJob": NotRequired[str],
+    "cronJob": NotRequired[str], "sweep": NotRequired[str], "sweepParameters": NotRequired[Json],
 })  # fmt: skip
 
 
 class Workload(WorkloadIdentity, WorkloadTimes, WorkloadState, WorkloadResources, WorkloadContent):
     """An item of the list of workloads. `additionalFields` has what our command lines show and Run:ai's model lacks; `cronJob` is the name of
-    the CronJob that made it, absent from other workloads."""
+    the CronJob that made it, absent from other workloads, as are `sweep` and `sweepParameters`, which a run of a sweep has."""
 
     additionalFields: AdditionalFields
 

@@ -62,7 +62,7 @@ def why_sentence(workload: Workload, phase: str, message: str) -> str:
     if message:
         return message
     if phase == "Stopped":
-        return suspended_sentence(objects.name(workload.job))
+        return suspended_sentence(workload.job)
     if phase == "Running":
         count = len(workload.pods)
         return "Its pod runs." if count == 1 else f"All {count} pods run."

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 PROJECTS = "/api/v1/org-unit/projects"
 WORKLOADS = "/api/v1/workloads"
+SWEEPS = "/api/v1/sweeps"
 _JOBS = "/api/v1/workloads/distributed"
 _UUID_LENGTH = 36
 _POLL_SECONDS = 30.0

@@ -64,6 +64,7 @@ from rowlock.rest.rights import AuthorizedApi, Right
 from rowlock.rest.routes import ROUTES, RUNAI_DOOR, paths_served
 from rowlock.rest.run_history.recorder import RunRecorder
 from rowlock.rest.run_history.standby import RunElected, Standby
+from rowlock.rest.sweeps.search_loop import SweepSearch
 from rowlock.rest.visible_cache import VisibleCache
 from rowlock.rest.workload_routes.usage_history import UsageHistory
 from rowlock.workloads.body_fields import did_you_mean
@@ -159,12 +160,13 @@ class RestApi:
             tasks.create_task(supervise("the usage of workloads", self.usage.run), name="usage of workloads")
             tasks.create_task(supervise("the figures of projects and nodes", self.scopes.run), name="figures of scopes")
             if self.events:
-                tasks.create_task(
-                    supervise("the index of events", partial(self._index_events, self.events)), name="events"
-                )
+                index = partial(self._index_events, self.events)
+                tasks.create_task(supervise("the index of events", index), name="events")
             if self._archive and self._recorder:
                 tasks.create_task(self._record_runs(self._archive, self._recorder), name="runs")
                 tasks.create_task(supervise("notifications", self._notifier.run), name="notifications")
+            if self.settings.sweep_key:
+                tasks.create_task(supervise("sweeps", SweepSearch(self._context).run), name="sweeps")
             if self._standby:
                 tasks.create_task(supervise("what was seen of runs", self._standby.run), name="notes about runs")
 

@@ -206,7 +206,9 @@ class AppContext:
     """The items that lists of workloads showed last, cached for all requests."""
     sorted_rows: SortedRows = field(default_factory=SortedRows)
     """The whole list of workloads in recently requested orders, cached for all requests."""
-    run_metrics: OrderedDict[str, dict[str, tuple[float, float, float]]] = field(default_factory=OrderedDict)
+    run_metrics: OrderedDict[str, tuple[str, dict[str, tuple[float, float, float]]]] = field(
+        default_factory=OrderedDict
+    )
     """Metrics of runs of sweeps that have ended (`rest/sweeps/metrics.py`), for all requests."""
     events: EventIndex | None = None
     """An index of Events by object; None when the cluster is queried directly (the embedded store is in memory)."""

@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol, TypeVar
 
 from rowlock.sdk import calls
+from rowlock.sdk.calls import ApiCall
 from rowlock.sdk.client_errors import ClientError
 from rowlock.sdk.sweep_models import SweepInfo, SweepRunInfo
 
-if TYPE_CHECKING:
-    from rowlock.sdk.async_client import AsyncClient
-
+T = TypeVar("T")
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.2, 3.0
 """Between two looks at a sweep that is waited for."""
+
+
+class AsyncCaller(Protocol):
+    """Sends requests: a client."""
+
+    async def run_call(self, call: ApiCall[T]) -> T: ...
 
 
 class AsyncSweepHandle:
     """One sweep and its operations. `sweep` is the last answer of the server; `refresh` updates it."""
 
-    def __init__(self, client: AsyncClient, sweep: SweepInfo) -> None:
+    def __init__(self, client: AsyncCaller, sweep: SweepInfo) -> None:
         self._client, self.sweep = client, sweep
 
     def __repr__(self) -> str:
@@ -70,15 +75,15 @@ class AsyncSweepHandle:
         return first
 
     async def table(self, metric: str = "", *, maximize: bool = False) -> list[dict[str, Any]]:
-        """The runs as `runs` sorts them, as flat rows: `pandas.DataFrame(sweep.table("loss"))`."""
+        """The runs as `runs` sorts them, as flat rows, which a data frame of pandas takes."""
         return [run.row for run in await self.runs(metric, maximize=maximize)]
 
-    async def stop(self) -> None:
-        """Make no further runs; those that were made go on."""
-        await self._client.run_call(calls.set_sweep_stopped(self.id, stopped=True))
+    async def stop(self, *, now: bool = False) -> None:
+        """Make no further runs; those that were made go on, or with `now` are suspended until `resume`."""
+        await self._client.run_call(calls.set_sweep_stopped(self.id, stopped=True, now=now))
 
     async def resume(self) -> None:
-        """Make the rest of the runs, after `stop`."""
+        """Make the rest of the runs, after `stop`, and go on with those that were suspended."""
         await self._client.run_call(calls.set_sweep_stopped(self.id, stopped=False))
 
     async def delete(self) -> None:

@@ -179,8 +179,9 @@ def sweep_runs(identity: str, metric: str, *, maximize: bool) -> ApiCall[list[Sw
     return ApiCall("GET", _sweep_path(identity), read_runs, query)
 
 
-def set_sweep_stopped(identity: str, *, stopped: bool) -> ApiCall[None]:
-    return ApiCall("POST", _sweep_path(identity, "stop" if stopped else "resume"), _no_value)
+def set_sweep_stopped(identity: str, *, stopped: bool, now: bool = False) -> ApiCall[None]:
+    query = {"now": True} if now else {}
+    return ApiCall("POST", _sweep_path(identity, "stop" if stopped else "resume"), _no_value, query)
 
 
 def delete_sweep(identity: str) -> ApiCall[None]:

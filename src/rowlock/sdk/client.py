@@ -146,6 +146,10 @@ class Client:
         samples: int | None = None,
         seed: int | None = None,
         max_parallel: int | None = None,
+        metric: str | None = None,
+        maximize: bool = False,
+        stop: str | None = None,
+        stop_after: int | None = None,
         args: tuple[Any, ...] = (),
         kwargs: Mapping[str, Any] | None = None,
         **fields: Any,
@@ -154,10 +158,15 @@ class Client:
 
         `program` is a function, which gets its parameters by name, or a command with `{name}` for a parameter. `space`: parameter → a
         list of values, or a text as for `rowlock sweep --param`: `1..5`, and for a random search `uniform(0,1)`, `loguniform(1e-5,1e-2)`.
-        `search`: "grid" (the default: every combination) or "random" with the number of `samples` and a `seed`. At most
-        `max_parallel` runs are unfinished at a time. Fields, `args` and `kwargs`: as for `submit` and `submit_function`, for each run."""
-        searched = {"search": search, "samples": samples, "seed": seed, "maxParallel": max_parallel}
-        request = sweep_request(program, space, name, searched, args, kwargs, fields)
+        `search`: "grid" (the default: every combination), "random" with the number of `samples` and a `seed`, or "tpe", which draws as many
+        from what earlier runs reached by `metric` (Optuna; the lowest value is the best, with `maximize` the highest). `stop`: "asha"
+        stops runs whose metric falls behind, first after `stop_after` values of it. At most `max_parallel` runs are unfinished at a time.
+        Fields, `args` and `kwargs`: as for `submit` and `submit_function`, for each run."""
+        searched = {
+            "search": search, "samples": samples, "seed": seed, "maxParallel": max_parallel, "metric": metric,
+            "order": "max" if maximize else None, "stop": stop, "stopAfter": stop_after,
+        }  # fmt: skip
+        request = sweep_request(program, space, name=name, search=searched, args=args, kwargs=kwargs, fields=fields)
         made = self.run_call(calls.submit_sweep(request.body(self.project), request.job.key()))
         return SweepHandle(self, made)
 

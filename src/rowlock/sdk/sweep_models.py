@@ -30,6 +30,8 @@ class SweepInfo:
     """How many of those have not ended."""
     completed: int
     failed: int
+    stopped: int
+    """How many were stopped early."""
     raw: Json = field(repr=False)
 
     @property
@@ -52,6 +54,7 @@ class SweepInfo:
             unfinished=runs["unfinished"],
             completed=runs["completed"],
             failed=runs["failed"],
+            stopped=runs["stopped"],
             raw=body,
         )
 

@@ -6,7 +6,7 @@ import inspect
 import math
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rowlock.runtime.sweep_call import SweepCall
@@ -22,7 +22,7 @@ _WORKLOAD_NAME = "sweep"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SweepRequest:
+class SweepSubmit:
     """The sweep to run. `search` has the fields of the request that say what is tried, where they are given."""
 
     name: str
@@ -42,12 +42,13 @@ class SweepRequest:
 def sweep_request(
     program: Any,
     space: Space,
+    *,
     name: str,
     search: Mapping[str, Any],
     args: tuple[Any, ...],
     kwargs: Mapping[str, Any] | None,
     fields: Mapping[str, Any],
-) -> SweepRequest:
+) -> SweepSubmit:
     """A sweep of a function, or of a command. `fields`: those of `JobRequest`. Raises ClientError, TypeError."""
     plain = {parameter: _plain_values(parameter, given) for parameter, given in space.items()}
     if "name_is_prefix" in fields:
@@ -55,12 +56,16 @@ def sweep_request(
     shared = {**fields, "name": _WORKLOAD_NAME}
     if callable(program):
         job = function_request(_sweep_call(program, plain, args, kwargs or {}), args, kwargs, shared)
+        words = [
+            f"{parameter}={{{parameter}}}" for parameter in plain
+        ]  # for who looks at the process, or at the best run
+        job = replace(job, command=[*job.command, *words])
         stem = job_name(program)
     else:
         if args or kwargs:
             raise TypeError("args and kwargs are for a function; write them into the command")
         job, stem = job_request(**shared, command=program), "sweep"
-    return SweepRequest(
+    return SweepSubmit(
         name=name or f"{stem[:30].rstrip('-')}-{uuid.uuid4().hex[:6]}", space=plain, search=search, job=job
     )
 

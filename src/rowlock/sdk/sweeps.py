@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol, TypeVar
 
 from rowlock.sdk import calls
+from rowlock.sdk.calls import ApiCall
 from rowlock.sdk.client_errors import ClientError
 from rowlock.sdk.sweep_models import SweepInfo, SweepRunInfo
 
-if TYPE_CHECKING:
-    from rowlock.sdk.client import Client
-
+T = TypeVar("T")
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.2, 3.0
 """Between two looks at a sweep that is waited for."""
+
+
+class Caller(Protocol):
+    """Sends requests: a client."""
+
+    def run_call(self, call: ApiCall[T]) -> T: ...
 
 
 class SweepHandle:
     """One sweep and its operations. `sweep` is the last answer of the server; `refresh` updates it."""
 
-    def __init__(self, client: Client, sweep: SweepInfo) -> None:
+    def __init__(self, client: Caller, sweep: SweepInfo) -> None:
         self._client, self.sweep = client, sweep
 
     def __repr__(self) -> str:
@@ -69,15 +74,15 @@ class SweepHandle:
         return first
 
     def table(self, metric: str = "", *, maximize: bool = False) -> list[dict[str, Any]]:
-        """The runs as `runs` sorts them, as flat rows: `pandas.DataFrame(sweep.table("loss"))`."""
+        """The runs as `runs` sorts them, as flat rows, which a data frame of pandas takes."""
         return [run.row for run in self.runs(metric, maximize=maximize)]
 
-    def stop(self) -> None:
-        """Make no further runs; those that were made go on."""
-        self._client.run_call(calls.set_sweep_stopped(self.id, stopped=True))
+    def stop(self, *, now: bool = False) -> None:
+        """Make no further runs; those that were made go on, or with `now` are suspended until `resume`."""
+        self._client.run_call(calls.set_sweep_stopped(self.id, stopped=True, now=now))
 
     def resume(self) -> None:
-        """Make the rest of the runs, after `stop`."""
+        """Make the rest of the runs, after `stop`, and go on with those that were suspended."""
         self._client.run_call(calls.set_sweep_stopped(self.id, stopped=False))
 
     def delete(self) -> None:

@@ -10,6 +10,7 @@ from rowlock.api import NOTHING, Change, Decision, Record, View
 from rowlock.kinds import Kind
 from rowlock.objects import Key
 from rowlock.sweeps.reconcile import EVENT_SOURCE, ObservedSweep, has_ended, reconcile
+from rowlock.sweeps.run_stops import is_stopped_with_sweep
 from rowlock.sweeps.sweep import Sweep, SweepSubmitter, index_of, is_sweep, object_name, read_object
 from rowlock.training.job_changes import owner_keys
 
@@ -26,6 +27,8 @@ class _Known:
     """None if this server has not sealed it."""
     runs: dict[int, bool] = field(default_factory=dict)
     """Number → whether it has ended, of the runs that exist. Ended jobs are many, and not decoded again for each look."""
+    suspended: set[int] = field(default_factory=set)
+    """Those that were suspended with the sweep."""
 
 
 class SweepController:
@@ -71,10 +74,13 @@ class SweepController:
         job, sweep = change.object, known.sweep
         if sweep is None or not objects.is_controlled_by(job, known.uid) or (index := index_of(job, sweep)) is None:
             return
+        known.suspended.discard(index)
         if change.type == "Deleted":
             known.runs.pop(index, None)
-        else:
-            known.runs[index] = has_ended(job)
+            return
+        known.runs[index] = has_ended(job)
+        if is_stopped_with_sweep(job) and not known.runs[index]:
+            known.suspended.add(index)
 
     def decide(self, view: View, key: Key, now: float) -> Decision:
         """Reconcile one sweep."""
@@ -91,4 +97,4 @@ class SweepController:
             return any(job is not None and not objects.is_controlled_by(job, known.uid) for job in found)
 
         may_create = self._may_create(sweep.submitter, sweep.kind, key.namespace)
-        return reconcile(ObservedSweep(config_map, sweep, dict(known.runs), is_taken, may_create))
+        return reconcile(ObservedSweep(config_map, sweep, dict(known.runs), is_taken, may_create, set(known.suspended)))

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from rowlock.errors import BadRequest, Cause
 from rowlock.sweeps.parameters import MOST_RUNS, Distribution, Space, Values
 
 Point = tuple[str, ...]
 """The values of one run, in the order of the parameters."""
+_ATTEMPTS = 100
+"""To draw a point that is new."""
 _DRAWS_PER_SAMPLE = 20
 """A space of as many points as samples needs about ln(1,000) draws for each: with 20 it is found in full, and a narrow range is given up
 before a thread has worked on it for seconds."""
@@ -55,12 +57,9 @@ def plan_grid(space: Space) -> list[Point]:
 
 def plan_random(space: Space, samples: int, seed: int) -> list[Point]:
     """So many different points, drawn with this seed. Raises BadRequest if the space has fewer."""
-    lists = [parameter.values for parameter in space.values() if isinstance(parameter, Values)]
-    if len(lists) == len(space):
+    lists = check_size(space, samples)
+    if lists is not None:
         total = count_grid([len(values) for values in lists])
-        if samples > total:
-            message = f"the parameters have {total:,} combinations, fewer than the {samples:,} samples: leave --search random out."
-            raise BadRequest(message, causes=[Cause("max", message, "samples")])
         if total <= _SORTED_SPACE:
             order = sorted(range(total), key=lambda index: _fraction(seed, index, ""))
             return [grid_point(lists, index) for index in order[:samples]]
@@ -73,6 +72,32 @@ def plan_random(space: Space, samples: int, seed: int) -> list[Point]:
         f"only {len(points):,} different points were found for {samples:,} samples: give wider ranges or fewer samples."
     )
     raise BadRequest(message, causes=[Cause("max", message, "samples")])
+
+
+def check_size(space: Space, samples: int) -> list[tuple[str, ...]] | None:
+    """The lists of a space that has nothing else; None if it has ranges. Raises BadRequest if it has fewer points than samples."""
+    lists = [parameter.values for parameter in space.values() if isinstance(parameter, Values)]
+    if len(lists) < len(space):
+        return None
+    total = count_grid([len(values) for values in lists])
+    if samples > total:
+        message = f"the parameters have {total:,} combinations, fewer than the {samples:,} samples: leave --search out, and all of them are tried."
+        raise BadRequest(message, causes=[Cause("max", message, "samples")])
+    return lists
+
+
+def draw_unseen(space: Space, seed: int, seen: Collection[Point]) -> Point:
+    """A point that is not among those seen, drawn with this seed; a seen one if there is hardly another."""
+    number = len(seen)
+    for attempt in range(_ATTEMPTS):
+        point = _draw(space, seed, number * _ATTEMPTS + attempt)
+        if point not in seen:
+            return point
+    lists = check_size(space, 0)
+    unseen = (
+        (grid_point(lists, index) for index in range(count_grid([len(values) for values in lists]))) if lists else ()
+    )
+    return next((one for one in unseen if one not in seen), point)
 
 
 def _draw(space: Space, seed: int, number: int) -> Point:

@@ -7,15 +7,17 @@ loses nothing, and a run that a user deletes later is not made again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from rowlock import kinds, objects
 from rowlock.api import Create, Decision, Patch, Record, Write
 from rowlock.objects import Object
-from rowlock.sweeps.sweep import BEGUN_ANNOTATION, Sweep, begun_runs, is_stopped
+from rowlock.sweeps.run_stops import patch_resume, patch_stop
+from rowlock.sweeps.sweep import BEGUN_ANNOTATION, Sweep, begun_runs, is_stopped, is_stopped_now
 from rowlock.sweeps.template import build_run, longest_run
 from rowlock.training.conditions import FAILED, SUCCEEDED
+from rowlock.workloads.phase import is_stopped_early
 
 EVENT_SOURCE = "rowlock-sweeps"
 MOST_CREATED = 64
@@ -36,11 +38,13 @@ class ObservedSweep:
     """Whether a workload that is no run of the sweep has this name."""
     may_create: bool = True
     """Whether the submitter may still make such jobs."""
+    suspended: Collection[int] = ()
+    """Those of the runs that were suspended with the sweep."""
 
     @property
     def begun(self) -> int:
         """Runs with a lower number have been made, though not all need still be there."""
-        index = min(begun_runs(self.config_map), self.sweep.total)
+        index = min(begun_runs(self.config_map), self.sweep.drawn_count)
         while index in self.runs:
             index += 1
         return index
@@ -51,8 +55,9 @@ class ObservedSweep:
 
 
 def has_ended(job: Object) -> bool:
-    """Whether a run's job has succeeded or failed."""
-    return objects.is_condition_true(job, SUCCEEDED) or objects.is_condition_true(job, FAILED)
+    """Whether a run's job has succeeded or failed, or the sweep has stopped it early and nobody has let it go on."""
+    is_over = objects.is_condition_true(job, SUCCEEDED) or objects.is_condition_true(job, FAILED)
+    return is_over or is_stopped_early(job)
 
 
 def reconcile(observed: ObservedSweep) -> Decision:
@@ -61,8 +66,9 @@ def reconcile(observed: ObservedSweep) -> Decision:
     if objects.is_deleting(config_map):
         return Decision()
     writes: list[Write] = []
-    if not is_stopped(config_map) and begun < sweep.total:
+    if not is_stopped(config_map) and begun < sweep.drawn_count:
         writes += _create_runs(observed, begun)
+    writes += _suspend_or_resume(observed)
     if begun != begun_runs(config_map):
         writes.append(_note_begun(config_map, begun))
     return Decision(tuple(writes))
@@ -78,7 +84,7 @@ def _create_runs(observed: ObservedSweep, begun: int) -> list[Write]:
     room = sweep.max_parallel - observed.unfinished_count
     if room > 1:
         room = min(room, MOST_CREATED, max(1, _MOST_CHARACTERS // longest_run(sweep)))
-    for index in range(begun, sweep.total):
+    for index in range(begun, sweep.drawn_count):
         if room <= 0:
             break
         if index in observed.runs:
@@ -91,6 +97,20 @@ def _create_runs(observed: ObservedSweep, begun: int) -> list[Write]:
         writes.append(Create(sweep.kind, build_run(sweep, config_map, index), (failure,)))
         room -= 1
     return writes
+
+
+def _suspend_or_resume(observed: ObservedSweep) -> list[Write]:
+    """While the sweep is stopped with its runs, those that have not ended are suspended; when it goes on, the same runs do."""
+    config_map, sweep = observed.config_map, observed.sweep
+    if is_stopped_now(config_map):
+        left = [index for index, ended in observed.runs.items() if not ended and index not in observed.suspended]
+        changes = {index: patch_stop(sweep.kind, sweep.name) for index in left}
+    elif not is_stopped(config_map):
+        changes = {index: patch_resume(sweep.kind) for index in observed.suspended}
+    else:
+        return []
+    namespace = objects.namespace(config_map)
+    return [Patch(sweep.kind, namespace, sweep.run_name(index), change) for index, change in sorted(changes.items())]
 
 
 def _note_begun(config_map: Object, begun: int) -> Patch:

@@ -2,9 +2,10 @@
 
     metadata.labels        rowlock.dev/sweep: its name, rowlock.dev/workload-id: its id
     metadata.annotations   rowlock.dev/sweep-begun: runs with a lower number were made, so they are not made again after users delete them
-                           rowlock.dev/sweep-stopped: "true" while no further runs are made
+                           rowlock.dev/sweep-stopped: "true" while no further runs are made, "now" while those that were made are suspended, too
     data["sweep.json"]     what was submitted: points, template of the jobs, submitter
     data["seal"]           a code of this text, the namespace and the name, with a key that only the server has
+    data["points.json"]    with a search that learns from results: all points by now; "points-seal" is its seal
 
 Users may write ConfigMaps. The server makes jobs only for texts that it has sealed itself, after everything about the submit was checked with
 the rights of the submitter: by editing or copying a sweep nobody gets a job made.
@@ -16,26 +17,30 @@ import hashlib
 import hmac
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rowlock import kinds, objects
 from rowlock.kinds import Kind
 from rowlock.objects import Object
+from rowlock.sweeps.early_stop import StopRule
+from rowlock.sweeps.parameters import Distribution, Space, Values
 from rowlock.sweeps.points import Point, count_grid, grid_point
-from rowlock.workloads.objects import WORKLOAD_ID
+from rowlock.workloads.objects import SWEEP_LABEL, WORKLOAD_ID
 
-LABEL = "rowlock.dev/sweep"
-"""Label of a sweep's ConfigMap, and of the jobs of its runs, with its name."""
+LABEL = SWEEP_LABEL
 INDEX_LABEL = "rowlock.dev/sweep-index"
-PARAMETERS_ANNOTATION = "rowlock.dev/sweep-parameters"
-"""Annotation of a job: the parameters of its run, as JSON."""
 BEGUN_ANNOTATION = "rowlock.dev/sweep-begun"
 STOPPED_ANNOTATION = "rowlock.dev/sweep-stopped"
+STOPPED_NOW = "now"
 DATA_KEY, SEAL_KEY = "sweep.json", "seal"
+POINTS_KEY, POINTS_SEAL_KEY = "points.json", "points-seal"
 MOST_BYTES = 900_000
 """Most bytes of a sweep's text: a ConfigMap has one MiB at most."""
-_FORMAT = 1
+LEARNING = "tpe"
+"""The search that draws points from what earlier runs reached."""
+_FORMATS = (1, 2)
+"""Of texts that are read. 2: with a search that learns, a metric, or early stops, which an older server does not know."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +80,31 @@ class Sweep:
     submitter: SweepSubmitter
     command: str = ""
     """The command line that submitted it."""
+    metric: str = ""
+    """The metric of the sweep, "" if none was named."""
+    is_max: bool = False
+    """Whether the highest value of the metric is the best."""
+    stop_first: int = 0
+    """With early stops: after how many values of the metric runs are first compared; 0 = runs are not stopped early."""
+    samples: int = 0
+    """With a search that learns: the number of runs. `points` has those that were drawn so far."""
+    space: Space = field(default_factory=dict)
+    """With such a search: what it draws from."""
 
     @property
     def total(self) -> int:
         """The number of runs."""
+        return self.samples or self.drawn_count
+
+    @property
+    def drawn_count(self) -> int:
+        """The runs with a lower number have their parameters."""
         return count_grid([len(values) for values in self.grid]) if self.grid else len(self.points)
+
+    @property
+    def stop_rule(self) -> StopRule | None:
+        """How runs are stopped early; None if they are not."""
+        return StopRule(self.metric, self.is_max, self.stop_first) if self.stop_first else None
 
     @property
     def kind(self) -> Kind:
@@ -142,7 +167,33 @@ def read_object(config_map: Object, key: bytes) -> Sweep | None:
     if not hmac.compare_digest(expected.encode(), seal.encode()):
         return None
     stored = json.loads(text)  # ours, so well-formed
-    return _from_json(stored) if stored.get("format") == _FORMAT else None
+    if stored.get("format") not in _FORMATS:
+        return None
+    sweep = _from_json(stored)
+    points = _read_points(config_map, sweep, key) if sweep.samples else ()
+    return None if points is None else replace(sweep, points=points or sweep.points)
+
+
+def points_data(config_map: Object, sweep: Sweep, points: Sequence[Point], key: bytes) -> dict[str, str]:
+    """The data of a ConfigMap with all points that are drawn by now, sealed."""
+    text = json.dumps(points, separators=(",", ":"), ensure_ascii=False)
+    return {POINTS_KEY: text, POINTS_SEAL_KEY: _seal_points(config_map, sweep, text, key)}
+
+
+def _seal_points(config_map: Object, sweep: Sweep, text: str, key: bytes) -> str:
+    """No text of a sweep begins like this, so that neither seal is good for the other text."""
+    return seal_of(key, objects.namespace(config_map), objects.name(config_map), f"points of {sweep.id}\n{text}")
+
+
+def _read_points(config_map: Object, sweep: Sweep, key: bytes) -> tuple[Point, ...] | None:
+    """The points, those of the submit among them, once others were drawn; None if they are not as the server wrote them."""
+    text, seal = config_map["data"].get(POINTS_KEY), config_map["data"].get(POINTS_SEAL_KEY)
+    if text is None and seal is None:
+        return ()
+    if not isinstance(text, str) or not isinstance(seal, str):
+        return None
+    is_ours = hmac.compare_digest(_seal_points(config_map, sweep, text, key).encode(), seal.encode())
+    return _points(json.loads(text)) if is_ours else None
 
 
 def begun_runs(config_map: Object) -> int:
@@ -152,7 +203,13 @@ def begun_runs(config_map: Object) -> int:
 
 
 def is_stopped(config_map: Object) -> bool:
-    return objects.annotations(config_map).get(STOPPED_ANNOTATION) == "true"
+    """Whether no further runs are made."""
+    return objects.annotations(config_map).get(STOPPED_ANNOTATION) in ("true", STOPPED_NOW)
+
+
+def is_stopped_now(config_map: Object) -> bool:
+    """Whether also the runs that were made are suspended."""
+    return objects.annotations(config_map).get(STOPPED_ANNOTATION) == STOPPED_NOW
 
 
 def index_of(job: Object, sweep: Sweep) -> int | None:
@@ -165,12 +222,17 @@ def index_of(job: Object, sweep: Sweep) -> int | None:
 
 def _to_json(sweep: Sweep) -> dict[str, Any]:
     submitter, markers = sweep.submitter, sweep.markers
+    learned = {
+        "metric": sweep.metric, "isMax": sweep.is_max, "stopFirst": sweep.stop_first, "samples": sweep.samples,
+        "space": {name: _parameter_json(parameter) for name, parameter in sweep.space.items()},
+    }  # fmt: skip
     return {
-        "format": _FORMAT, "name": sweep.name, "id": sweep.id, "search": sweep.search, "seed": sweep.seed,
+        "format": 2 if sweep.metric else 1, "name": sweep.name, "id": sweep.id, "search": sweep.search, "seed": sweep.seed,
         "maxParallel": sweep.max_parallel, "names": sweep.names, "grid": sweep.grid, "points": sweep.points,
         "template": sweep.template, "command": sweep.command,
         "markers": {"name": markers.name, "id": markers.id, "index": markers.index, "values": markers.values},
         "submitter": {"user": submitter.user, "groups": submitter.groups, "isOwner": submitter.is_owner},
+        **(learned if sweep.metric else {}),
     }  # fmt: skip
 
 
@@ -181,8 +243,23 @@ def _from_json(stored: Mapping[str, Any]) -> Sweep:
         names=tuple(stored["names"]), grid=_points(stored["grid"]), points=_points(stored["points"]), template=stored["template"],
         markers=Markers(markers["name"], markers["id"], markers["index"], tuple(markers["values"])),
         submitter=SweepSubmitter(submitter["user"], tuple(submitter["groups"]), submitter["isOwner"]), command=stored["command"],
+        metric=stored.get("metric", ""), is_max=stored.get("isMax", False), stop_first=stored.get("stopFirst", 0),
+        samples=stored.get("samples", 0),
+        space={name: _read_parameter(written) for name, written in stored.get("space", {}).items()},
     )  # fmt: skip
 
 
 def _points(rows: Sequence[Sequence[str]]) -> tuple[Point, ...]:
     return tuple(tuple(row) for row in rows)
+
+
+def _parameter_json(parameter: Values | Distribution) -> dict[str, Any]:
+    if isinstance(parameter, Values):
+        return {"values": parameter.values}
+    return {"low": parameter.low, "high": parameter.high, "isLog": parameter.is_log}
+
+
+def _read_parameter(written: Mapping[str, Any]) -> Values | Distribution:
+    if "values" in written:
+        return Values(tuple(written["values"]))
+    return Distribution(written["low"], written["high"], written["isLog"])

@@ -10,9 +10,10 @@ from typing import Any
 from rowlock import objects
 from rowlock.objects import Object
 from rowlock.sweeps import placeholders
-from rowlock.sweeps.parameters import INDEX, VARIABLE_PREFIX, variable_name
-from rowlock.sweeps.sweep import INDEX_LABEL, LABEL, PARAMETERS_ANNOTATION, Markers, Sweep
+from rowlock.sweeps.parameters import INDEX, VARIABLE_PREFIX, Values, variable_name
+from rowlock.sweeps.sweep import INDEX_LABEL, LABEL, Markers, Sweep
 from rowlock.training.model import REQUEST_ANNOTATION
+from rowlock.workloads.objects import SWEEP_PARAMETERS_ANNOTATION
 
 _COMMAND_FIELDS = ("command", "args")
 
@@ -73,13 +74,18 @@ def replace_text(value: Any, replace: Callable[[str], str]) -> Any:
     return value
 
 
+def longest_values(sweep: Sweep) -> list[int]:
+    """The characters of the longest value of each parameter; of points that are still to be drawn, too."""
+    columns = sweep.grid or tuple(zip(*sweep.points, strict=True))
+    lists = [one.values if isinstance(one, Values) else () for one in sweep.space.values()] or [()] * len(columns)
+    return [max(map(len, (*column, *values)), default=0) for column, values in zip(columns, lists, strict=True)]
+
+
 def longest_run(sweep: Sweep) -> int:
     """The characters that the job of a run may have as JSON, a little more or less for characters that JSON escapes: those of the template,
     with the longest value of each parameter wherever the template has its marker."""
     text = json.dumps(sweep.template, ensure_ascii=False)
-    columns = sweep.grid or tuple(zip(*sweep.points, strict=True))
-    longest = [max(map(len, values), default=0) for values in columns]
-    added = zip(sweep.markers.values, longest, strict=True)
+    added = zip(sweep.markers.values, longest_values(sweep), strict=True)
     return len(text) + sum(text.count(marker) * max(0, length - len(marker)) for marker, length in added)
 
 
@@ -99,7 +105,10 @@ def build_run(sweep: Sweep, config_map: Object, index: int) -> Object:
 
     job = replace_text(sweep.template, replace)
     meta = dict(job["metadata"])
-    annotations = {**meta.get("annotations", {}), PARAMETERS_ANNOTATION: json.dumps(parameters, ensure_ascii=False)}
+    annotations = {
+        **meta.get("annotations", {}),
+        SWEEP_PARAMETERS_ANNOTATION: json.dumps(parameters, ensure_ascii=False),
+    }
     if request := objects.annotations(sweep.template).get(REQUEST_ANNOTATION):
         whole = replace_text(json.loads(request), replace)
         annotations[REQUEST_ANNOTATION] = json.dumps(whole, separators=(",", ":"), ensure_ascii=False)

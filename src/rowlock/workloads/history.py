@@ -9,7 +9,13 @@ from rowlock import objects
 from rowlock.answers import workloads as answers
 from rowlock.objects import Object
 from rowlock.workloads.frameworks import ROLES, is_suspended
-from rowlock.workloads.phase import STARTED_BY_ANNOTATION, is_queued, pending_message
+from rowlock.workloads.phase import (
+    EARLY_STOP_ANNOTATION,
+    STARTED_BY_ANNOTATION,
+    STOPPED_WITH_SWEEP_ANNOTATION,
+    is_queued,
+    pending_message,
+)
 from rowlock.workloads.run_options.start_order import order_sentence
 from rowlock.workloads.run_options.time_limit import end_reason
 from rowlock.workloads.runai_json import Workload
@@ -23,6 +29,8 @@ _WAITING_REASONS = frozenset({"FailedScheduling", "Unschedulable"})
 """Event reasons that explain why a pod or gang is pending."""
 _STOPPED = "Stopped"
 """Reason of the kubelet's event about a stopped container (`kubelet/pod/stop_reasons.py`)."""
+_LONGEST_REASON = 300
+"""Characters of what an annotation says."""
 _GOOD_END = "It completed; no rank failed."
 _ROLES = frozenset(role.lower() for role in ROLES)
 
@@ -190,7 +198,7 @@ def explanation(workload: Workload, events: Iterable[Object]) -> answers.Explana
     is_waiting = status.phase in ("Pending", "Creating")
     sentence = (message if is_waiting else status.message) or ""
     if status.phase in ("Stopping", "Stopped"):
-        sentence = suspended_sentence(objects.name(workload.job))
+        sentence = suspended_sentence(workload.job)
     if is_queued(workload.job):
         sentence = queued_sentence(workload.job)
     if is_waiting and is_suspended(workload.job):
@@ -248,7 +256,7 @@ def explain_workload(workload: Workload, diagnosis: dict[str, Any], events: Iter
     if status.phase in ("Pending", "Creating"):
         sentence = _waiting_sentence(workload, all_events)
     elif status.phase in ("Stopping", "Stopped"):
-        sentence = suspended_sentence(name) + (f" Before that: {last_failure}" if last_failure else "")
+        sentence = suspended_sentence(workload.job) + (f" Before that: {last_failure}" if last_failure else "")
     elif status.phase == "Failed":
         sentence = (
             end_reason(workload.job)
@@ -305,8 +313,14 @@ def queued_sentence(job: Object) -> str:
     )
 
 
-def suspended_sentence(job: str) -> str:
-    return f"It is suspended: `rowlock resume {job}` starts it again."
+def suspended_sentence(job: Object) -> str:
+    """Why it is suspended, and how it starts again."""
+    name, annotations = objects.name(job), objects.annotations(job)
+    if reason := annotations.get(EARLY_STOP_ANNOTATION):
+        return f"Its sweep stopped it early: {reason[:_LONGEST_REASON]}. `rowlock resume {name}` starts it again."
+    if sweep := annotations.get(STOPPED_WITH_SWEEP_ANNOTATION):
+        return f"It was stopped with its sweep: `rowlock sweep resume {sweep[:_LONGEST_REASON]}` starts it again."
+    return f"It is suspended: `rowlock resume {name}` starts it again."
 
 
 def _waiting_sentence(workload: Workload, events: Sequence[Object]) -> str:

@@ -10,10 +10,12 @@ import json
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypedDict
 
 from rowlock import kinds
 from rowlock.objects import Object, controller_of, is_digits
+from rowlock.objects import annotations as annotations_of
+from rowlock.objects import labels as labels_of
 from rowlock.training.model import REQUEST_ANNOTATION, WORKER
 from rowlock.workloads.compute import Compute, format_number
 from rowlock.workloads.frameworks import MPI, PYTORCH
@@ -24,6 +26,11 @@ from rowlock.workloads.storage.pod_storage import claim_object
 from rowlock.workloads.submission import RoleSpec, Submission
 
 WORKLOAD_ID = "rowlock.dev/workload-id"
+SWEEP_LABEL = "rowlock.dev/sweep"
+"""Label of a sweep's ConfigMap, and of the jobs of its runs, with its name."""
+_LONGEST_PARAMETERS = 64 * 1024
+SWEEP_PARAMETERS_ANNOTATION = "rowlock.dev/sweep-parameters"
+"""Annotation of a job: the parameters of its run, as JSON."""
 ASSETS_ANNOTATION = "rowlock.dev/assets"
 """Job annotation: the template and assets that the submit named, each with id and name."""
 CREATED_BY = "rowlock.dev/created-by"
@@ -380,6 +387,33 @@ def _variable(variable: Mapping[str, Any], submission: Submission, identity: str
 
 def _gpu_count(compute: Compute) -> str:
     return format_number(compute.gpus)
+
+
+class MakerFields(TypedDict, total=False):
+    """What made a job that no user made: fields of `additionalFields`."""
+
+    cronJob: str
+    sweep: str
+    sweepParameters: dict[str, Any]
+
+
+def maker_fields(job: Object) -> MakerFields:
+    """What made the job, if it was no user: its CronJob; its sweep, and the parameters of this run ({} where users have written something
+    else over them)."""
+    fields: MakerFields = {}
+    if made_by := cron_job_of(job):
+        fields["cronJob"] = made_by
+    if sweep := labels_of(job).get(SWEEP_LABEL):
+        text = annotations_of(job).get(SWEEP_PARAMETERS_ANNOTATION, "")
+        try:
+            found = json.loads(text) if len(text) <= _LONGEST_PARAMETERS else None
+        except (ValueError, RecursionError):
+            found = None
+        fields["sweep"] = str(sweep)
+        fields["sweepParameters"] = (
+            {str(name): str(value) for name, value in found.items()} if isinstance(found, dict) else {}
+        )
+    return fields
 
 
 def cron_job_of(job: Object) -> str:

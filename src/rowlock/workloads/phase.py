@@ -45,6 +45,10 @@ from rowlock.workloads.run_options.time_limit import end_reason
 
 STOPPED_BY_ANNOTATION = "rowlock.dev/stopped-by"
 """Annotation of a job that was suspended or deleted through the REST API: the command that did it, if it sent its name."""
+EARLY_STOP_ANNOTATION = "rowlock.dev/sweep-stopped-early"
+"""Annotation of a run that its sweep has suspended because others are better: the reason."""
+STOPPED_WITH_SWEEP_ANNOTATION = "rowlock.dev/stopped-with-sweep"
+"""Annotation of a run that was suspended with its sweep, and is resumed with it: the name of the sweep."""
 FAILURE_ANNOTATION = "rowlock.dev/first-failure"
 """On a failed job of a real cluster: the sentence about the pod that failed first, written before its pods are stopped."""
 STARTED_BY_ANNOTATION = "rowlock.dev/started-by"
@@ -113,6 +117,11 @@ def _phase_and_condition(
     if group is None and not pods:
         return "Creating", None
     return _active_phase(job, pods, group)
+
+
+def is_stopped_early(job: Object) -> bool:
+    """Whether it is a run that its sweep has stopped because others are better."""
+    return EARLY_STOP_ANNOTATION in objects.annotations(job) and is_suspended(job)
 
 
 def is_queued(job: Object) -> bool:

@@ -408,7 +408,7 @@ def _additional_fields(workload: Workload, status: WorkloadStatus, templates: Po
         "image": container.get("image", ""),
         "ports": open_ports(workload.job, templates),
     }
-    return {**fields, "cronJob": made_by} if (made_by := job_objects.cron_job_of(workload.job)) else fields
+    return {**fields, **job_objects.maker_fields(workload.job)}
 
 
 def workload_detail_json(workload: Workload) -> answers.WorkloadDetailed:

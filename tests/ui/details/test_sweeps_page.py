@@ -61,10 +61,10 @@ def test_the_runs_of_a_sweep_are_sorted_and_drawn(ui: Ui) -> None:
     if AXE.exists():
         assert judge(page) == []
 
-    page.get_by_label("Metric").select_option("accuracy")
+    page.get_by_role("combobox", name="Metric").select_option("accuracy")
     expect(best).to_contain_text("Best: tune-2, accuracy 0.5")  # of an accuracy the highest is the best
-    expect(page.get_by_label("Best is")).to_have_value("max")
-    page.get_by_label("Best is").select_option("min")
+    expect(page.get_by_role("combobox", name="Best is")).to_have_value("max")
+    page.get_by_role("combobox", name="Best is").select_option("min")
     expect(best).to_contain_text("Best: tune-0, accuracy 0.001")
     page.reload()
     expect(best).to_contain_text("Best: tune-0, accuracy 0.001")  # the address has the choice
@@ -88,15 +88,15 @@ def test_a_sweep_is_stopped_and_resumed_in_the_browser(ui: Ui, tmp_path: Path) -
     rows = page.get_by_role("table", name="Runs of the sweep").locator("tbody tr")
     expect(rows.first).to_contain_text("Running")
     page.get_by_role("button", name="STOP", exact=True).click()
-    expect(page.get_by_role("button", name="RESUME")).to_be_visible()
+    expect(page.get_by_role("button", name="RESUME", exact=True)).to_be_visible()
     assert phase_of(ui, "gated") == "Stopped"
     gate.touch()
     expect(rows.first).to_contain_text("Completed")
     expect(rows.last).to_contain_text("Waiting")
     expect(page.get_by_text("No run has printed a metric yet")).to_be_visible()
-    page.get_by_role("button", name="RESUME").click()
+    page.get_by_role("button", name="RESUME", exact=True).click()
     expect(rows.last).to_contain_text("Completed")
-    expect(page.get_by_role("button", name="RESUME")).to_have_count(0)
+    expect(page.get_by_role("button", name="RESUME", exact=True)).to_have_count(0)
     assert phase_of(ui, "gated") == "Completed"
 
 

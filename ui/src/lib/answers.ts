@@ -170,6 +170,8 @@ export interface AdditionalFields {
   gpusSimulated?: boolean;
   ranForSeconds?: number | null;
   cronJob?: string;
+  sweep?: string;
+  sweepParameters?: Record<string, unknown>;
 }
 
 export interface Workload extends WorkloadIdentity, WorkloadTimes, WorkloadState, WorkloadResources, WorkloadContent {
@@ -1308,6 +1310,8 @@ export interface SweepCounts {
   unfinished: number;
   completed: number;
   failed: number;
+  stopped: number;
+  suspended: number;
   deleted: number;
 }
 
@@ -1339,6 +1343,10 @@ export interface Sweep {
   search: string;
   seed: number;
   maxParallel: number;
+  metric: string;
+  order: "min" | "max";
+  stop: string;
+  stopAfter: number;
   parameters: string[];
   submitCommand: string;
   runs: SweepCounts;

@@ -32,7 +32,8 @@ export function usualOrder(metric: string): Order {
 
 export function counts({ runs }: Sweep): string {
   const words = [`${runs.begun} of ${runs.total} runs begun`, `${runs.unfinished} unfinished`, `${runs.completed} completed`, `${runs.failed} failed`];
-  return [...words, ...(runs.deleted ? [`${runs.deleted} deleted`] : [])].join(", ");
+  const further = [[runs.stopped, "stopped early"], [runs.suspended, "suspended with it"], [runs.deleted, "deleted"]] as const;
+  return [...words, ...further.filter(([count]) => count).map(([count, word]) => `${count} ${word}`)].join(", ");
 }
 
 /** A value of the metric; "–" without one, NaN where it is no number. */

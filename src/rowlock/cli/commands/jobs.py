@@ -36,7 +36,7 @@ from rowlock.cli.output import (
 from rowlock.cli.usage.command import describe_usage, read_idle_seconds
 
 if TYPE_CHECKING:
-    from rowlock.answers.workloads import Event, Pod, Workload, WorkloadDetailed
+    from rowlock.answers.workloads import AdditionalFields, Event, Pod, Workload, WorkloadDetailed
 
 _PHASES = "Creating Pending Initializing Running Degraded Stopping Stopped Resuming Completed Failed Deleting".split()
 
@@ -150,6 +150,7 @@ def _describe_workload(body: WorkloadDetailed, usage: str, holders: str) -> str:
         ("Id", body["id"]),
         ("Framework", f"{body['distributedFramework']} ({extra['kind']})"),
         ("Made by", f"CronJob {cron_job}" if (cron_job := extra.get("cronJob")) else ""),
+        ("Sweep", _describe_sweep(extra)),
         ("Phase", body["phase"]),
         ("Why", f"{body.get('phaseMessage') or ''} {holders}".strip()),
         ("Since", format_age(body["phaseUpdatedAt"])),
@@ -166,6 +167,14 @@ def _describe_workload(body: WorkloadDetailed, usage: str, holders: str) -> str:
         ("Finished", f"{format_age(body['completedAt'])} ago" if body["completedAt"] else ""),
     ]  # fmt: skip
     return "\n".join(f"{name + ':':<15} {value}" for name, value in rows if value)
+
+
+def _describe_sweep(extra: AdditionalFields) -> str:
+    """The sweep and the parameters of a run; "" for other workloads."""
+    if not (name := extra.get("sweep")):
+        return ""
+    parameters = ", ".join(f"{key}={value}" for key, value in extra.get("sweepParameters", {}).items())
+    return f"{name} ({parameters}): `rowlock sweep show {name}` shows its other runs"
 
 
 def _join_command(words: list[str]) -> str:

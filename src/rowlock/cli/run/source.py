@@ -11,7 +11,7 @@ from rowlock.cli import client
 from rowlock.cli.client import ServerClient
 from rowlock.cli.context import data_dir
 from rowlock.cli.grammar import CommandError, CommandLine
-from rowlock.cli.lookups import WORKLOADS
+from rowlock.cli.lookups import SWEEPS, WORKLOADS
 from rowlock.cli.output import shorten_names, tell
 from rowlock.cli.run.request import HOST_IMAGE
 
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from rowlock.cli.source.working_copy import WorkingCopy
 
 _SHOWN = 5
+SWEEP = "sweep:"
+"""Prefix of the id of a sweep, where a copy belongs to one and not to a job."""
 
 
 def check(line: CommandLine) -> None:
@@ -114,6 +116,8 @@ def settle(server: ServerClient, copy: WorkingCopy, identity: str) -> None:
 
     def is_gone(workload: str) -> bool:
         try:
+            if workload.startswith(SWEEP):
+                return server.get(f"{SWEEPS}/{workload.removeprefix(SWEEP)}") is None
             return bool(server.get(f"{WORKLOADS}/{workload}")["phase"] == "Deleted")
         except client.StatusError as answer:
             return answer.status == 404

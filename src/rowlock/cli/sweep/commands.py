@@ -11,9 +11,8 @@ from rowlock.cli import client
 from rowlock.cli.client import ServerClient
 from rowlock.cli.context import project
 from rowlock.cli.grammar import CommandError, CommandLine, suggest_nearest
-from rowlock.cli.lookups import find_project
+from rowlock.cli.lookups import SWEEPS, find_project
 from rowlock.cli.output import ask, format_age, parse_duration, show, show_json, table, tell
-from rowlock.cli.sweep.submit import SWEEPS
 
 if TYPE_CHECKING:
     from rowlock.answers.sweeps import Sweep, SweepDetailed, SweepRun
@@ -88,7 +87,9 @@ def show_sweep(line: CommandLine) -> None:
         raise CommandError("--max says that the highest value of a metric is the best: add --metric NAME", 2)
     server = client.connect(line)
     found = _find(server, line, line.word("sweep"))
-    query = {"metric": line.metric, "order": "max" if line.max else "min"} if line.metric else {}
+    metric_name = line.metric or found["metric"]
+    is_max = line.max if line.metric else found["order"] == "max"
+    query = {"metric": metric_name, "order": "max" if is_max else "min"} if metric_name else {}
     sweep: SweepDetailed = server.get(f"{SWEEPS}/{found['id']}", **query)
     if line.json:
         show_json(sweep)
@@ -96,9 +97,9 @@ def show_sweep(line: CommandLine) -> None:
     show(_describe_counts(sweep))
     if sweep["message"]:
         show(sweep["message"])
-    if line.metric and sweep["entries"] and not any(run["metric"] for run in sweep["entries"]):
-        show(_describe_missing(sweep, line.metric))
-    metric = line.metric if any(run["metric"] for run in sweep["entries"]) else None
+    if metric_name and sweep["entries"] and not any(run["metric"] for run in sweep["entries"]):
+        show(_describe_missing(sweep, metric_name))
+    metric = metric_name if any(run["metric"] for run in sweep["entries"]) else None
     columns = ("BEST", "LAST") if metric else ()
     header = ("RUN", "PHASE", *(name.upper() for name in sweep["parameters"]), *columns)
     show("")
@@ -155,15 +156,16 @@ def wait(line: CommandLine) -> int:
         show_json(sweep)
     else:
         tell(f"{_describe_counts(sweep)}.")
-    return 0 if sweep["runs"]["completed"] == sweep["runs"]["total"] else 1
+    return 0 if sweep["runs"]["completed"] + sweep["runs"]["stopped"] == sweep["runs"]["total"] else 1
 
 
 def _describe_counts(sweep: Sweep) -> str:
     runs = sweep["runs"]
-    deleted = f", {runs['deleted']} deleted" if runs["deleted"] else ""
+    further = {"stopped": "stopped early", "suspended": "suspended with it", "deleted": "deleted"}
+    more = "".join(f", {runs[name]} {word}" for name, word in further.items() if runs[name])  # type: ignore[literal-required] # it has these
     return (
         f"{sweep['name']}: {sweep['phase'].lower()}; {runs['begun']} of {runs['total']} runs begun, {runs['unfinished']} unfinished,"
-        f" {runs['completed']} completed, {runs['failed']} failed{deleted}"
+        f" {runs['completed']} completed, {runs['failed']} failed{more}"
     )
 
 
@@ -171,18 +173,26 @@ def _describe_counts(sweep: Sweep) -> str:
 
 
 def stop(line: CommandLine) -> None:
-    _change(line, "stop", "stopped: no further runs are made; those that were made go on")
+    if line.now:
+        _change(
+            line,
+            "stop",
+            "stopped: no further runs are made, and those that were made are suspended until it is resumed",
+            now="true",
+        )
+    else:
+        _change(line, "stop", "stopped: no further runs are made; those that were made go on")
 
 
 def resume(line: CommandLine) -> None:
     _change(line, "resume", "resumed")
 
 
-def _change(line: CommandLine, verb: str, done: str) -> None:
+def _change(line: CommandLine, verb: str, done: str, **query: str) -> None:
     server = client.connect(line)
     sweeps = _find_all(server, line)
     for sweep in sweeps:
-        server.post(f"{SWEEPS}/{sweep['id']}/{verb}")
+        server.post(f"{SWEEPS}/{sweep['id']}/{verb}", **query)
         if not line.json:
             tell(f"Sweep {sweep['name']} is {done}.")
     if line.json:

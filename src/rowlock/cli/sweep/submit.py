@@ -10,8 +10,9 @@ from rowlock.cli import client
 from rowlock.cli.client import ServerClient
 from rowlock.cli.context import context_flags, data_dir, project
 from rowlock.cli.grammar import CommandError, CommandLine
+from rowlock.cli.lookups import SWEEPS
 from rowlock.cli.output import show, show_json, tell
-from rowlock.cli.run import shell_environment
+from rowlock.cli.run import shell_environment, source
 from rowlock.cli.run.command import FLAG_OF, check_command, find_server, program_name
 from rowlock.cli.run.console import Console
 from rowlock.cli.run.request import HOST_IMAGE, submission
@@ -19,11 +20,11 @@ from rowlock.cli.submit.sending import message_in_flags, send_submit
 
 if TYPE_CHECKING:
     from rowlock.answers.sweeps import Sweep
+    from rowlock.cli.source.working_copy import WorkingCopy
 
-SWEEPS = "/api/v1/sweeps"
 _FLAGS = {
     "parameters": "--param", "search": "--search", "samples": "--samples", "seed": "--seed", "maxParallel": "--max-parallel",
-    "file": "--file", **{f"workload.{field}": flag for field, flag in FLAG_OF.items()}, **FLAG_OF, "name": "NAME",
+    "metric": "--metric", "order": "--max", "stop": "--stop", "stopAfter": "--stop-after", "file": "--file", **{f"workload.{field}": flag for field, flag in FLAG_OF.items()}, **FLAG_OF, "name": "NAME",
     "workload.projectId": "--project",
 }  # fmt: skip
 """Field of the request → flag of this command line."""
@@ -32,19 +33,20 @@ _MOST_FILE = 1 << 20
 
 def submit(line: CommandLine) -> None:
     name, command = _split_words(line)
-    line.set_values(interactive=False, resume_from=None, source=None, name=name)
+    line.set_values(interactive=False, resume_from=None, name=name)
     body: dict[str, Any] = {**_search(line), "command": ""}
     check_command(line, command)
+    source.check(line)
     server = find_server(line)
     body["name"] = name or _free_name(server, line, program_name(command))
-    body["workload"], body["command"] = _workload(line, command)
-    if line.dry_run:
-        try:
-            show_json(server.post(SWEEPS, body, dryRun="true"))
-        except client.StatusError as refusal:
-            raise CommandError(message_in_flags(refusal, _FLAGS)) from None
-        return
-    made = _send(server, line, body)
+    with source.make_copy(line, body["name"]) as copy:
+        body["workload"], body["command"] = _workload(line, command, copy)
+        if line.dry_run:
+            _show_objects(server, body, copy)
+            return
+        made = _send(server, line, body)
+        if copy:
+            source.settle(server, copy, f"{source.SWEEP}{made['id']}")
     if line.json:
         show_json(made)
         return
@@ -55,6 +57,15 @@ def submit(line: CommandLine) -> None:
     )
     tell(f"`rowlock sweep show {made['name']}{context_flags(line)}` shows them.")
     show(made["name"])
+
+
+def _show_objects(server: ServerClient, body: dict[str, Any], copy: WorkingCopy | None) -> None:
+    try:
+        show_json(server.post(SWEEPS, body, dryRun="true"))
+    except client.StatusError as refusal:
+        raise CommandError(message_in_flags(refusal, _FLAGS)) from None
+    if copy:
+        copy.remove()
 
 
 def _send(server: ServerClient, line: CommandLine, body: dict[str, Any]) -> Sweep:
@@ -90,9 +101,11 @@ def _search(line: CommandLine) -> dict[str, Any]:
         parameters[name] = values
     if parameters:
         body["parameters"] = parameters
-    for field in ("search", "samples", "seed", "max_parallel"):
-        if (value := getattr(line, field)) is not None:
-            body["maxParallel" if field == "max_parallel" else field] = value
+    given = {
+        "search": line.search, "samples": line.samples, "seed": line.seed, "maxParallel": line.max_parallel,
+        "metric": line.metric, "order": "max" if line.max else None, "stop": line.stop, "stopAfter": line.stop_after,
+    }  # fmt: skip
+    body |= {field: value for field, value in given.items() if value is not None}
     if line.file:
         body["file"] = _read_file(line.file)
     elif not parameters:
@@ -113,18 +126,22 @@ def _read_file(path: str) -> str:
     return text
 
 
-def _workload(line: CommandLine, command: list[str]) -> tuple[dict[str, Any], str]:
-    """The submit that all runs share, as `rowlock run` would send it, and the typed command line."""
+def _workload(line: CommandLine, command: list[str], copy: WorkingCopy | None) -> tuple[dict[str, Any], str]:
+    """The submit that all runs share, as `rowlock run` would send it, and the typed command line. `copy`: the one in which they run."""
     environ = shell_environment.of_shell(os.environ)
     shell = {} if line.clean_env or line.image != HOST_IMAGE else shell_environment.collect(environ)
     recording = None
     if line.image == HOST_IMAGE:
         from rowlock.cli.source.code_record import CodeRecording
 
-        recording = CodeRecording(data_dir(line), line.working_dir or os.getcwd(), command, environ)
+        recording = CodeRecording(
+            data_dir(line), line.working_dir or os.getcwd(), command, environ, packs=not line.source
+        )
     body = submission(line, command, "", shell, Console())
     if recording and (code := recording.result()):
         body["code"] = code
+    if copy:
+        source.redirect(line, body, copy)
     del body["name"]
     return body, str(body["submitCommand"])
 

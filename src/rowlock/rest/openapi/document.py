@@ -15,7 +15,7 @@ from rowlock.rest.openapi.vocabulary import Schema, ref
 from rowlock.rest.rights import Right
 
 SCHEMAS: dict[str, Schema] = {**ANSWERS, **REQUESTS}
-_BOOLEANS = frozenset({"dryRun", "follow", "timestamps", "previous", "deleted", "validateOnly"})
+_BOOLEANS = frozenset({"dryRun", "follow", "timestamps", "previous", "deleted", "validateOnly", "now"})
 _WHOLE_NUMBERS = frozenset({"offset", "limit", "tail", "tailLines", "limitBytes", "seconds"})
 
 

@@ -80,7 +80,7 @@ def _sweep_operations() -> Iterator[tuple[str, str, Operation]]:
     yield "POST", "sweeps", Operation("Sweep", 202, "SweepRequest", ("dryRun",))
     yield "GET", "sweeps/{id}", Operation("SweepDetailed", query=("metric", "order"))
     yield "DELETE", "sweeps/{id}", Operation("Accepted", 202)
-    yield "POST", "sweeps/{id}/stop", Operation("Accepted", 202)
+    yield "POST", "sweeps/{id}/stop", Operation("Accepted", 202, query=("now",))
     yield "POST", "sweeps/{id}/resume", Operation("Accepted", 202)
 
 

@@ -105,8 +105,8 @@ REQUESTS: dict[str, Schema] = {
     "DistributedCreationRequest": _submit_schema("DistributedSpec", distributed=True),
     "StandardCreationRequest": _submit_schema("StandardSpec", distributed=False),
     "SweepRequest": with_optional(
-        record(name=TEXT, workload=OBJECT), parameters=OBJECT, search=choice("grid", "random"), samples=WHOLE, seed=WHOLE,
-        maxParallel=WHOLE, file=TEXT, command=TEXT),
+        record(name=TEXT, workload=OBJECT), parameters=OBJECT, search=choice("grid", "random", "tpe"), samples=WHOLE, seed=WHOLE,
+        maxParallel=WHOLE, metric=TEXT, order=choice("min", "max"), stop=choice("asha"), stopAfter=WHOLE, file=TEXT, command=TEXT),
     "BatchRequest": record(ids=list_of(TEXT), action=choice("delete", "suspend", "resume")),
     "ResourcesRequest": {"type": "object", "properties": {
         "nodePool": OBJECT, **{name: TEXT if name == "priority" else _BOUNDS for name in sorted(EVERYTHING_GIVEN)}}},

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
+from rowlock import objects
 from rowlock.answers import sweeps as answers
 from rowlock.controllers.turn_budget import TurnBudget
 from rowlock.curves.curves import Curve
 from rowlock.errors import ApiError
+from rowlock.objects import Object
 from rowlock.rest.call import RestCall
 from rowlock.rest.run_history.curves import read_curves
 from rowlock.rest.run_history.runs import require_run
+from rowlock.workloads.phase import is_stopped_early
 
 Extremes = dict[str, tuple[float, float, float]]
 """Metric → its lowest, highest and last value; NaN where there is no number."""
-KnownMetrics = OrderedDict[str, Extremes]
-"""Id of a run that has ended → its metrics. Logs are long, and those of ended runs do not change."""
+KnownMetrics = OrderedDict[str, tuple[str, Extremes]]
+"""Id of a run that has ended → the version of its job, and its metrics. Logs are long, and those of ended runs do not change."""
 _MOST_KNOWN = 5_000
 
 
@@ -29,15 +32,26 @@ def extremes_of(curve: Curve) -> tuple[float, float, float]:
     return min(numbers), max(numbers), curve.points[-1][1]
 
 
-async def add_metrics(call: RestCall, runs: list[answers.SweepRun], metric: str, *, is_max: bool) -> set[str]:
+async def read_values(call: RestCall, identity: str, metric: str) -> list[float]:
+    """The values of a metric that a run has printed or written so far, in their order; [] if there are none, or cannot be read."""
+    try:
+        curves, _, _ = await read_curves(call, await require_run(call, identity), None)
+    except ApiError:
+        return []  # it has not started, or nothing is kept of it
+    return [y for _, y in curves[metric].points] if metric in curves else []
+
+
+async def add_metrics(
+    call: RestCall, runs: list[answers.SweepRun], jobs: Mapping[int, Object], metric: str, *, is_max: bool
+) -> set[str]:
     """Set the `metric` of each run that has this one; returns the names of all metrics of the runs. A run whose log cannot be read has
-    none."""
+    none. `jobs`: those of the runs that exist, by number."""
     names: set[str] = set()
     budget = TurnBudget()
     for run in runs:
         if run["phase"] == "Waiting":
             continue
-        found = await _read_extremes(call, run)
+        found = await _read_extremes(call, run, jobs.get(run["index"]))
         names.update(found)
         if metric in found:
             low, high, last = found[metric]
@@ -46,19 +60,21 @@ async def add_metrics(call: RestCall, runs: list[answers.SweepRun], metric: str,
     return names
 
 
-async def _read_extremes(call: RestCall, run: answers.SweepRun) -> Extremes:
+async def _read_extremes(call: RestCall, run: answers.SweepRun, job: Object | None) -> Extremes:
     known, identity = call.context.run_metrics, run["id"]
-    if identity in known:
+    version = objects.revision_text(job) if job else ""
+    if known.get(identity, ("-",))[0] == version:
         known.move_to_end(identity)
-        return known[identity]
+        return known[identity][1]
     try:
         past = await require_run(call, identity)
         curves, _, notes = await read_curves(call, past, None)
     except ApiError:
         return {}  # it has not started, or nothing is kept of it
     found = {name: extremes_of(curve) for name, curve in curves.items() if curve.points}
-    if run["phase"] in ("Completed", "Failed", "Deleted") and past.record.finished and not notes:
-        known[identity] = found
+    is_over = run["phase"] in ("Completed", "Failed", "Deleted") and past.record.finished
+    if (is_over or (run["phase"] == "Stopped" and job and is_stopped_early(job))) and not notes:
+        known[identity] = version, found
         while len(known) > _MOST_KNOWN:
             known.popitem(last=False)
     return found

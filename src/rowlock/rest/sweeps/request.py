@@ -3,21 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from rowlock.documents.yaml_reader import UnreadableYaml, read_yaml
 from rowlock.errors import BadRequest, Cause
-from rowlock.sweeps.parameters import MOST_RUNS, Values, parse_space
-from rowlock.sweeps.points import Point, plan_grid, plan_random
+from rowlock.sweeps.early_stop import DEFAULT_FIRST, MOST_FIRST
+from rowlock.sweeps.parameters import MOST_RUNS, Space, Values, parse_space
+from rowlock.sweeps.points import Point, check_size, plan_grid, plan_random
+from rowlock.sweeps.sweep import LEARNING
 from rowlock.workloads.body_fields import BodyErrors, Fields
 
-SEARCHES = ("grid", "random")
+SEARCHES = ("grid", "random", LEARNING)
+STOPS = ("asha",)
+ORDERS = ("min", "max")
+STARTUP = 10
+"""Points of a search that learns which are drawn at random, at the submit."""
 DEFAULT_PARALLEL = 16
 MOST_PARALLEL = MOST_RUNS
-_SEARCH_FIELDS = ("name", "parameters", "search", "samples", "seed", "maxParallel")
+_SEARCH_FIELDS = (
+    "name",
+    "parameters",
+    "search",
+    "samples",
+    "seed",
+    "maxParallel",
+    "metric",
+    "order",
+    "stop",
+    "stopAfter",
+)
 FIELDS = (*_SEARCH_FIELDS, "workload", "file", "command")
 _LARGEST_SEED = 2**53 - 1
+LONGEST_METRIC = 200
+"""Characters of a metric's name."""
 _MOST_FILE = 256 * 1024
 """Most characters of a file."""
 
@@ -35,10 +54,16 @@ class SweepRequest:
     points: tuple[Point, ...]
     workload: Mapping[str, Any]
     command: str = ""
+    metric: str = ""
+    is_max: bool = False
+    stop_first: int = 0
+    samples: int = 0
+    """With a search that learns: the number of runs, of which `points` has the first."""
+    space: Space = field(default_factory=dict)
 
     @property
     def total(self) -> int:
-        return len(self.points)
+        return self.samples or len(self.points)
 
 
 def parse_request(body: Any) -> SweepRequest:
@@ -64,19 +89,23 @@ def parse_request(body: Any) -> SweepRequest:
     samples = top.integer("samples", 1, MOST_RUNS)
     parallel = top.integer("maxParallel", 1, MOST_PARALLEL)
     if search == "grid":
-        for field in ("samples", "seed"):
-            if top.get(field) is not None:
+        for name_of_field in ("samples", "seed"):
+            if top.get(name_of_field) is not None:
                 top.add_error(
-                    field,
+                    name_of_field,
                     "unsupported",
                     "is for a random search, and a grid has every combination: add --search random, or leave it out.",
                 )
-    elif search == "random" and top.get("samples") is None:
+    elif search in SEARCHES and top.get("samples") is None:
         top.add_error("samples", "required", "is missing: how many points are drawn, for example --samples 20.")
+    metric, is_max, stop_first = _read_goal(top, search)
     command = top.text("command")
     errors.raise_if_any()
     space = parse_space(top.get("parameters"))
-    if search == "random":
+    if search == LEARNING:
+        check_size(space, samples or 0)
+        points = plan_random(space, min(samples or 0, STARTUP), seed or 0)
+    elif search == "random":
         points = plan_random(space, samples or 0, seed or 0)
     else:
         points = plan_grid(space)
@@ -91,7 +120,30 @@ def parse_request(body: Any) -> SweepRequest:
         tuple(points),
         workload.values,
         command,
+        metric,
+        is_max,
+        stop_first,
+        (samples or 0) if search == LEARNING else 0,
+        space if search == LEARNING else {},
     )
+
+
+def _read_goal(top: Fields, search: str) -> tuple[str, bool, int]:
+    """The metric, whether its highest value is the best, and after how many values of it runs are first compared."""
+    metric = top.text("metric")
+    stop = "" if top.get("stop") is None else top.choice("stop", *STOPS)
+    order = "min" if top.get("order") is None else top.choice("order", *ORDERS)
+    first = top.integer("stopAfter", 1, MOST_FIRST)
+    if len(metric) > LONGEST_METRIC or not metric.isprintable():
+        top.add_error("metric", "format", f"is the name of a metric: {LONGEST_METRIC} printable characters at most.")
+    if not metric and (search == LEARNING or stop):
+        what = f"--search {LEARNING}" if search == LEARNING else f"--stop {stop}"
+        top.add_error("metric", "required", f"is missing: {what} goes by it, for example --metric val_loss.")
+    if not metric and top.get("order") is not None:
+        top.add_error("order", "unsupported", "is about a metric: add --metric NAME, or leave it out.")
+    if not stop and top.get("stopAfter") is not None:
+        top.add_error("stopAfter", "unsupported", "is about early stops: add --stop asha, or leave it out.")
+    return metric, order == "max", (first or DEFAULT_FIRST) if stop else 0
 
 
 def _with_file(body: Mapping[str, Any], errors: BodyErrors) -> dict[str, Any]:

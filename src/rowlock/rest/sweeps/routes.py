@@ -17,7 +17,7 @@ from rowlock.rest.sweeps.submits import require_sweeps
 from rowlock.rest.sweeps.views import REFUSED, begun, command_of, find_runs, run_json, sweep_json
 from rowlock.rest.workloads import ACCEPTED, WRITE_OPTIONS
 from rowlock.selectors import parse_labels
-from rowlock.sweeps.sweep import LABEL, STOPPED_ANNOTATION, Sweep, is_sweep, read_object
+from rowlock.sweeps.sweep import LABEL, STOPPED_ANNOTATION, STOPPED_NOW, Sweep, is_sweep, read_object
 from rowlock.workloads import runai_json
 from rowlock.workloads.objects import WORKLOAD_ID
 from rowlock.workloads.projects import Project
@@ -56,14 +56,14 @@ async def show(call: RestCall) -> Any:
     made = begun(found.config_map, sweep, runs)
     rows: list[answers.SweepRun] = []
     budget = TurnBudget()
-    for number in range(sweep.total):
+    for number in range(sweep.drawn_count):  # others have no parameters yet
         rows.append(run_json(sweep, number, runs.get(number), made, cache))
         await budget.pause_if_due()
     names: set[str] = set()
     if metric := query.get("metric"):
         call.require("get", kinds.POD, objects.namespace(found.config_map), subresource="log")
         is_max = query.get("order") == "max"
-        names = await add_metrics(call, rows, metric, is_max=is_max)
+        names = await add_metrics(call, rows, runs, metric, is_max=is_max)
         rows = sort_runs(rows, is_max=is_max)
     best = rows[0]["index"] if rows[0]["metric"] and rows[0]["metric"]["best"] is not None else None
     if best is not None:
@@ -73,13 +73,16 @@ async def show(call: RestCall) -> Any:
 
 
 async def stop(call: RestCall) -> Any:
-    """POST /sweeps/{id}/stop: make no further runs; those that were made go on. Raises NotFound, Conflict."""
-    return await _set_stopped(call, stopped=True)
+    """POST /sweeps/{id}/stop: make no further runs; those that were made go on, or with now=true are suspended until the sweep is resumed.
+    Raises NotFound, Conflict."""
+    call.validate_query("now")
+    return await _set_stopped(call, STOPPED_NOW if call.flag("now") else "true")
 
 
 async def resume(call: RestCall) -> Any:
-    """POST /sweeps/{id}/resume: make the rest of the runs. Raises NotFound, Conflict."""
-    return await _set_stopped(call, stopped=False)
+    """POST /sweeps/{id}/resume: make the rest of the runs, and resume those that were suspended with the sweep. Raises NotFound, Conflict."""
+    call.validate_query()
+    return await _set_stopped(call, None)
 
 
 async def delete(call: RestCall) -> Any:
@@ -91,17 +94,17 @@ async def delete(call: RestCall) -> Any:
     return JsonResult(202, ACCEPTED)
 
 
-async def _set_stopped(call: RestCall, *, stopped: bool) -> Any:
-    call.validate_query()
+async def _set_stopped(call: RestCall, word: str | None) -> Any:
+    """Write this word into the annotation of a stopped sweep; None: it goes on."""
     found = await _find_one(call)
     if found.sweep is None:
         raise Conflict(f"{_name(found)}: {REFUSED[0].lower()}{REFUSED[1:]}")
     runs = await _all_runs(call, found.config_map, found.sweep)
     phase = sweep_json(found.project, found.config_map, found.sweep, runs, call.context.cache)["phase"]
     if phase == "Completed":
-        word = "stopped" if stopped else "resumed"
-        raise Conflict(f"sweep {_name(found)} has completed and cannot be {word}; submit another one instead")
-    annotations = {STOPPED_ANNOTATION: "true" if stopped else None}
+        verb = "stopped" if word else "resumed"
+        raise Conflict(f"sweep {_name(found)} has completed and cannot be {verb}; submit another one instead")
+    annotations = {STOPPED_ANNOTATION: word}
     patch = {"metadata": {"uid": objects.uid(found.config_map), "annotations": annotations}}
     await call.context.api.patch(
         kinds.CONFIG_MAP, *objects.key(found.config_map), patch, type="merge", options=WRITE_OPTIONS
@@ -168,7 +171,20 @@ async def _list_json(call: RestCall, found: _Found) -> answers.Sweep:
         "search": "",
         "seed": 0,
         "maxParallel": 0,
+        "metric": "",
+        "order": "min",
+        "stop": "",
+        "stopAfter": 0,
         "parameters": [],
         "submitCommand": "",
-        "runs": {"total": 0, "begun": 0, "unfinished": 0, "completed": 0, "failed": 0, "deleted": 0},
+        "runs": {
+            "total": 0,
+            "begun": 0,
+            "unfinished": 0,
+            "completed": 0,
+            "failed": 0,
+            "stopped": 0,
+            "suspended": 0,
+            "deleted": 0,
+        },
     }

@@ -14,14 +14,23 @@ from rowlock.objects import Object
 from rowlock.rest.assets import submits
 from rowlock.rest.call import JsonResult, RestCall
 from rowlock.rest.inventory.scopes import require_project
+from rowlock.rest.sweeps.learning import require_optuna
 from rowlock.rest.sweeps.request import SweepRequest, parse_request
 from rowlock.rest.sweeps.views import sweep_json
 from rowlock.rest.workload_routes.job_creation import create_planned, submit_identity
 from rowlock.rest.workload_routes.preview import preview, try_creation
 from rowlock.rest.workloads import plan_workload
 from rowlock.sweeps.parameters import VARIABLE_PREFIX
-from rowlock.sweeps.sweep import DATA_KEY, MOST_BYTES, Sweep, SweepSubmitter, object_name, to_object
-from rowlock.sweeps.template import build_run, longest_run, make_markers, mark_body, replace_text, reserved_variables
+from rowlock.sweeps.sweep import DATA_KEY, LEARNING, MOST_BYTES, Sweep, SweepSubmitter, object_name, to_object
+from rowlock.sweeps.template import (
+    build_run,
+    longest_run,
+    longest_values,
+    make_markers,
+    mark_body,
+    replace_text,
+    reserved_variables,
+)
 from rowlock.workloads.objects import WORKLOAD_ID, SubmitPlan
 from rowlock.workloads.projects import Project
 from rowlock.workloads.submission import LONGEST_NAME, Submission, parse_submission
@@ -29,6 +38,8 @@ from rowlock.workloads.submission import LONGEST_NAME, Submission, parse_submiss
 _RESUME = "rowlock.dev/resume-from"
 _MOST_RUN, _MOST_PARAMETERS = 1_500_000, 4_000_000
 """Most characters of the job of a run, and of the parameters of all runs: texts that few characters of a command stand for."""
+_AROUND_VALUE = 4
+"""Characters that JSON puts around a value."""
 _NO_UID = "00000000-0000-0000-0000-000000000000"
 
 
@@ -42,6 +53,8 @@ async def create(call: RestCall) -> Any:
     async with call.context.drawing.take(call.user):
         request = await asyncio.to_thread(parse_request, body)
     _check_names(request)
+    if request.search == LEARNING:
+        await asyncio.to_thread(require_optuna)
     names = request.names
     project = _find_project(call, request)
     identity = submit_identity(call, project, "sweeps", request.name)
@@ -60,6 +73,7 @@ async def create(call: RestCall) -> Any:
     sweep = Sweep(
         request.name, identity, request.search, request.seed, request.max_parallel, names, request.grid,
         () if request.grid else request.points, template, markers, _submitter(call), request.command,
+        request.metric, request.is_max, request.stop_first, request.samples, request.space,
     )  # fmt: skip
     config_map = to_object(sweep, project.namespace, call.context.settings.sweep_key.encode())
     _check_size(sweep, config_map)
@@ -148,10 +162,13 @@ def _check_commands(marked: Mapping[str, Any]) -> None:
 
 
 def _check_size(sweep: Sweep, config_map: Object) -> None:
-    size = len(config_map["data"][DATA_KEY].encode())
+    drawn_later = sweep.samples * sum(length + _AROUND_VALUE for length in longest_values(sweep))
+    size = len(config_map["data"][DATA_KEY].encode()) + drawn_later
     run = longest_run(sweep)
-    parameters = sum(len(value) for point in sweep.points for value in point) or sum(
-        sum(map(len, values)) * (sweep.total // len(values)) for values in sweep.grid
+    parameters = (
+        drawn_later
+        or sum(len(value) for point in sweep.points for value in point)
+        or sum(sum(map(len, values)) * (sweep.total // len(values)) for values in sweep.grid)
     )
     problems = {
         f"the sweep comes to {size:,} bytes, and {MOST_BYTES:,} are allowed": size > MOST_BYTES,

@@ -8,9 +8,11 @@ from rowlock import objects
 from rowlock.answers import sweeps as answers
 from rowlock.objects import Object
 from rowlock.rest.informers import InformerCache
+from rowlock.sweeps.run_stops import is_stopped_with_sweep
 from rowlock.sweeps.sweep import Sweep, begun_runs, index_of, is_stopped
 from rowlock.workloads import runai_json
-from rowlock.workloads.phase import TERMINAL
+from rowlock.workloads.history import suspended_sentence
+from rowlock.workloads.phase import TERMINAL, is_stopped_early
 from rowlock.workloads.projects import Project
 
 _LONGEST_COMMAND = 2_000
@@ -41,13 +43,21 @@ def sweep_json(
     """A sweep in a list. `runs`: its jobs, by number."""
     phases = [cache.phase(objects.uid(job)) for job in runs.values()]
     made = begun(config_map, sweep, runs)
-    ended = sum(phase in TERMINAL for phase in phases)
+    early = sum(
+        is_stopped_early(job) and phase not in TERMINAL for job, phase in zip(runs.values(), phases, strict=True)
+    )
+    suspended = sum(
+        is_stopped_with_sweep(job) and phase not in TERMINAL for job, phase in zip(runs.values(), phases, strict=True)
+    )
+    ended = sum(phase in TERMINAL for phase in phases) + early
     counts: answers.SweepCounts = {
         "total": sweep.total,
         "begun": made,
-        "unfinished": len(phases) - ended,
+        "unfinished": len(phases) - ended - suspended,
         "completed": phases.count("Completed"),
         "failed": phases.count("Failed"),
+        "stopped": early,
+        "suspended": suspended,
         "deleted": made - len(runs),
     }
     phase: answers.SweepPhase = "Running"
@@ -67,6 +77,10 @@ def sweep_json(
         "search": sweep.search,
         "seed": sweep.seed,
         "maxParallel": sweep.max_parallel,
+        "metric": sweep.metric,
+        "order": "max" if sweep.is_max else "min",
+        "stop": "asha" if sweep.stop_first else "",
+        "stopAfter": sweep.stop_first,
         "parameters": list(sweep.names),
         "submitCommand": sweep.command,
         "runs": counts,
@@ -82,7 +96,7 @@ def run_json(sweep: Sweep, index: int, job: Object | None, made: int, cache: Inf
         "name": sweep.run_name(index),
         "id": sweep.run_id(index),
         "phase": phase,
-        "message": (status.message or "") if status else "",
+        "message": _message(job, status.message or "") if job is not None and status else "",
         "parameters": sweep.parameters(index),
         "metric": None,
         "command": cut_command(command_of(job)),
@@ -104,3 +118,7 @@ def cut_command(command: list[str]) -> list[str]:
         shown.append(word)
         left -= len(word) + 1
     return shown
+
+
+def _message(job: Object, message: str) -> str:
+    return suspended_sentence(job) if is_stopped_early(job) or is_stopped_with_sweep(job) else message
