@@ -25,6 +25,21 @@ def test_sentences() -> None:
     assert remarks.separate_ranks(["rank 0", "rank 1", "rank 2"], 4, 3.5, "a hint").sentence == (
         "its 3 ranks never connected to each other (4 looks over 3.5 s): each works alone, as the only one; a hint"
     )
+    assert remarks.uncounted_ranks(["rank 0", "rank 1"], 300, "a hint", train=True).sentence == (
+        "rank 0 and rank 1 never connected to each other (no pod has accepted a connection in 5 min): each works alone, as the only one; a hint"
+    )
+    assert remarks.uncounted_ranks(["rank 0", "rank 1"], 300, "a hint", train=False).sentence == (
+        "rank 0 and rank 1 have not connected to each other so far (no pod has accepted a connection in 5 min)"
+    )
+    assert remarks.idle_workers(4, 2, 6.1).sentence.startswith(
+        "all 4 ranks run in the launcher's pod, and its 2 workers run none (seen for 6.1 s): mpirun does not know the workers. Open MPI 5 reads"
+    )
+    assert remarks.idle_workers(1, 1, 6.1).sentence.startswith(
+        "its only rank runs in the launcher's pod, and its worker runs none (seen for 6.1 s): mpirun"
+    )
+    assert remarks.only_ranks(["rank 0", "rank 1"]).sentence == (
+        "rank 0 and rank 1 each say in their log that they are the only rank (a world of 1): each works alone"
+    )
 
 
 def test_ranks_of_different_length() -> None:
@@ -63,6 +78,20 @@ def test_a_program_that_says_it_is_the_only_one(line: str) -> None:
 @pytest.mark.parametrize("line", ["rank 0 of 12", "world_size: 16", "MEMBER: 1/10", "rank 1 of 1", "the size is 1"])
 def test_a_program_that_does_not(line: str) -> None:
     assert not says_world_of_one(line)
+
+
+@pytest.mark.parametrize(
+    ("log", "is_only"),
+    [
+        ("rank 0 of 1\nstep 1", True),
+        ("world_size: 1\nnproc world_size: 2", False),
+        ("rank 0 of 1 in its group\nrank 0 of 2 in the world", False),
+        ("tensor parallel world size: 1", False),
+        ("step 1", False),
+    ],
+)
+def test_a_log_that_alone_tells_that_its_program_is_the_only_rank(log: str, is_only: bool) -> None:
+    assert remarks.says_only_rank(log) is is_only
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from rowlock.diagnosis.log_errors import find_error
+from rowlock.diagnosis.log_errors import find_error, last_words
 
 T = "2026-11-21T20:00:0{}.250000000Z "
 
@@ -123,6 +123,42 @@ def test_an_error_that_was_handled_is_not_why_it_ended_later() -> None:
     handled = stamped(1, PLAIN) + stamped(5, "epoch 3") + stamped(9, PLAIN.replace("sizes differ: 3 and 4", "the end"))
     found = find_error(handled)
     assert found is not None and found.text == "the end"
+
+
+SUMMARY = "".join(stamped(5, f"TRACKER INFO: figure {n}") for n in range(12))
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "said"),
+    [
+        (PLAIN, 1, "TRACKER INFO: figure 11; the last error in its log, which it may have handled: ValueError: sizes differ: 3 and 4 (train.py:12 in step)"),
+        (PLAIN, 9, "TRACKER INFO: figure 11"),
+        ("step 3", 1, "TRACKER INFO: figure 11"),
+    ],
+)  # fmt: skip
+def test_an_error_above_a_summary_of_many_lines_is_told_where_python_may_have_left_with_it(
+    error: str, code: int, said: str
+) -> None:
+    log = stamped(1, error) + SUMMARY
+    assert find_error(log, code=code) is None
+    assert last_words(log, code) == said
+
+
+def test_a_lost_peer_above_such_a_summary_is_no_cause() -> None:
+    found = find_error(stamped(1, ECHO.replace("[rank0]: ", "")) + SUMMARY, code=1)
+    assert found is not None and found.secondary
+    assert find_error(stamped(1, ECHO.replace("[rank0]: ", "")) + SUMMARY, code=3) is None
+
+
+def test_colours_are_no_part_of_an_error() -> None:
+    """As Python 3.13 prints it where FORCE_COLOR is set."""
+    log = (
+        "Traceback (most recent call last):\n"
+        '  File \x1b[35m"/w/train.py"\x1b[0m, line \x1b[35m12\x1b[0m, in \x1b[35mstep\x1b[0m\n'
+        '    raise ValueError\x1b[31m("no")\x1b[0m\n'
+        "\x1b[1;35mValueError\x1b[0m: \x1b[35mno labels\x1b[0m\n"
+    )
+    assert str(find_error(log)) == "ValueError: no labels (train.py:12 in step)"
 
 
 NOTED = """

@@ -139,6 +139,13 @@ def test_a_result_that_is_wrong_is_told_after_success() -> None:
     assert lengths.endswith("rank 2 at step 19, the others at step 39")
 
 
+def test_ranks_that_each_say_that_they_are_the_only_one_are_told() -> None:
+    good = losses(*[1 / (n + 1) for n in range(40)])
+    apart = "rank 1 and rank 2 each say in their log that they are the only rank (a world of 1): each works alone"
+    assert completed(f"rank 0 of 1\n{good}", f"rank 0 of 1\n{good[:900]}") == [apart]
+    assert completed(f"rank 0 of 1\n{good}", good) == completed(f"rank 0 of 1\n{good}") == []
+
+
 def test_of_a_long_log_the_end_is_read_and_that_is_said() -> None:
     assert completed(losses(*[float("nan")] * 3000))[0].startswith(
         "loss of rank 1 is nan from step 0 (or an earlier one)"

@@ -80,12 +80,12 @@ class Played(Kube):
 
 
 def play_answer(answer: Any) -> CommandResult:
-    """An error, what a command wrote, or ranks that a probe found."""
+    """An error, what a command wrote, ranks that a probe found, or its whole answer."""
     if isinstance(answer, ApiError):
         raise answer
     if isinstance(answer, CommandResult):
         return answer
-    return CommandResult(json.dumps({"ranks": answer}).encode(), "", "")
+    return CommandResult(json.dumps(answer if isinstance(answer, dict) else {"ranks": answer}).encode(), "", "")
 
 
 NO_IMAGE = "; the server has no --debug-image to look from a debug container"
@@ -210,6 +210,9 @@ def test_on_how_many_looks_it_rests_is_said_and_who_does_anything_moves() -> Non
     assert sentence(network=90_000).startswith("Nothing hangs") and sentence(moved=90_000).startswith("Nothing hangs")
     assert sentence(host_network=True, network=90_000).startswith("No rank moves"), (
         "the machine's bytes are everybody's"
+    )
+    assert sentence(host_network=True, sockets=90_000).startswith("Nothing hangs"), (
+        "those of its connections are its own"
     )
     assert sentence(cpu=1.9, queued=1.9).startswith("Nothing hangs"), "it would compute, had it a CPU"
 

@@ -226,6 +226,38 @@ def test_who_keeps_the_others_waiting_is_seen_from_inside_the_pods(served: Clust
         served.run("rowlock", "delete", name, "-p", "team-a")
 
 
+STEPS = """
+import os, socket, sys, time
+if sys.argv[1] == "meet" and os.environ["RANK"] == "0":
+    server = socket.create_server(("", 4711))
+    peer = server.accept()
+elif sys.argv[1] == "meet":
+    while True:
+        try:
+            peer = socket.create_connection((os.environ["MASTER_ADDR"], 4711))
+            break
+        except OSError:
+            time.sleep(0.2)
+for step in range(6000):
+    print("step", step, "loss", 1 / (step + 1), flush=True)
+    time.sleep(0.2)
+"""
+
+
+def test_ranks_that_never_met_are_told_while_they_run(served: Cluster) -> None:
+    """And those that are connected are not."""
+    for name in ("apart", "meet"):
+        submit(served, name, 1, f"PATH={REPO}/.venv/bin:$PATH; exec python -c '{STEPS}' {name}")
+    served.until(
+        lambda: all(logs(served, name).count("step 3 loss") == 2 for name in ("apart", "meet")), "all ranks train", 120
+    )
+    said = why(served, "apart")
+    assert "rank 0 and rank 1 never connected to each other (no pod has accepted a connection in " in said, said
+    assert "never connected" not in (said := why(served, "meet")) and "rank" in said, said
+    for name in ("apart", "meet"):
+        served.run("rowlock", "delete", name, "-p", "team-a")
+
+
 DEBUG_IMAGE = "localhost/debug:1"
 
 

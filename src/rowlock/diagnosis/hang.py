@@ -235,8 +235,9 @@ def _all_waiting_verdict(waiting: Sequence[RankObservation]) -> Verdict:
         (common_call, _), *_ = calls.most_common(1)
         outliers = [look for look in waiting if look.awaited_collective != common_call]
         places = join_names([f"{look.rank} in {look.awaited_collective} at {_place_of(look)}" for look in outliers], 3)
-        other = next(look for look in waiting if look.awaited_collective == common_call)
-        text = f"The ranks wait in different collectives: {places}, the others in {common_call} at {_place_of(other)}"
+        others = [look for look in waiting if look.awaited_collective == common_call]
+        who = "the others" if len(others) > 1 else others[0].rank
+        text = f"The ranks wait in different collectives: {places}, {who} in {common_call} at {_place_of(others[0])}"
         return Verdict(
             "mismatch",
             f"{text}; every rank must call the same ones in the same order.",

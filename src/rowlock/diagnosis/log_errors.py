@@ -12,7 +12,15 @@ import signal as signals
 from collections.abc import Sequence
 from dataclasses import replace
 
-from rowlock.diagnosis.log_lines import LogLine, has_launcher, is_launcher_line, is_program_line, shorten, split_lines
+from rowlock.diagnosis.log_lines import (
+    LogLine,
+    has_launcher,
+    is_launcher_line,
+    is_program_line,
+    last_line,
+    shorten,
+    split_lines,
+)
 from rowlock.diagnosis.mpi_errors import find_mpi_error, first_mpi_rank
 from rowlock.diagnosis.native_errors import find_native_error, last_library_error
 from rowlock.diagnosis.tracebacks import (
@@ -43,15 +51,16 @@ _LAST_WORDS_TIME = 2.0
 """Seconds within which it writes them; a later line shows that the program went on."""
 
 
-def find_error(log: str, signal: int = 0) -> LoggedError | None:
+def find_error(log: str, signal: int = 0, code: int = 0) -> LoggedError | None:
     """The error that explains this log best: the first cause, else the first secondary error; None when it has no error.
 
     `signal`: the one that killed the program, 0 = none. A killed program did not end because of what it had logged before: of a SIGKILL
-    only an error of its own counts, after which it said no more; of a SIGTERM one after which it said nothing.
+    only an error of its own counts, after which it said no more; of a SIGTERM one after which it said nothing. `code`: its exit code. Python
+    leaves with 1 after an error, and more may be written below it at exit: so a lost peer explains that, whatever was written later.
     """
     lines = split_lines(log)
-    launched = has_launcher(lines)
-    uncaught = [found for found in find_uncaught(lines) if launched or not _went_on(lines, found, signal)]
+    launched, candidates = has_launcher(lines), list(find_uncaught(lines))
+    uncaught = [found for found in candidates if launched or not _went_on(lines, found, signal)]
     errors = [
         _with_words_of_child(lines, found) for found in (uncaught if launched else _without_printed(lines, uncaught))
     ]
@@ -64,12 +73,21 @@ def find_error(log: str, signal: int = 0) -> LoggedError | None:
         return (
             child_error
             or _find_failed_test(lines)
+            or next((found.error for found in candidates[-1:] if code == 1 and found.error.secondary), None)
             or (None if signal == signals.SIGKILL else last_library_error(lines))
         )
     best = min(errors, key=lambda t: (t.secondary, t.at))
     if best.secondary and child_error is not None and child_error.rank is not None:
         return child_error
     return best if best.rank is not None else replace(best, rank=first_mpi_rank(lines))
+
+
+def last_words(log: str, code: int) -> str:
+    """The last line of a log in which `find_error` finds none. Python leaves with 1 after an error, and a tracker of experiments may print its
+    summary below it; but a program may also handle an error and leave with 1 later. So what it had logged is told, not blamed."""
+    lines, words = split_lines(log), last_line(log)
+    handled = [found.error for found in find_uncaught(lines)] if code == 1 and words else []
+    return f"{words}; the last error in its log, which it may have handled: {handled[-1]}" if handled else words
 
 
 def _without_printed(lines: Sequence[LogLine], uncaught: Sequence[Traceback]) -> list[Traceback]:

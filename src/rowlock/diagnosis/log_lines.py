@@ -17,6 +17,8 @@ from rowlock.objects import seconds
 LogLine = tuple[float, str]
 """When it was written (seconds since the epoch, 0 = unknown), and its text."""
 _STAMP = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{1,9}Z")
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+"""What Python 3.13 and IPython put into tracebacks where FORCE_COLOR is set, or in a terminal."""
 _MAX_LINE = 2000
 """Characters of a line that are searched: some patterns cost the square of its length."""
 _MAX_OBJECT = 64 * 1024
@@ -58,7 +60,8 @@ _SOURCE_LINE = re.compile(r"(?:❱|\\u2771| |\d)")
 
 def split_lines(log: str) -> list[LogLine]:
     """The lines of a log with their time stamps parsed, without errors that Python only prints: no program ends because of them."""
-    lines = _open_boxes([each for line in log.splitlines() for each in _open_object(*_split_timestamp(line))])
+    plain = _COLOURS.sub("", log) if "\x1b" in log else log
+    lines = _open_boxes([each for line in plain.splitlines() for each in _open_object(*_split_timestamp(line))])
     kept, number = list[LogLine](), 0
     while number < len(lines):
         if _IGNORED.match(lines[number][1]):

@@ -14,17 +14,24 @@ from typing import Any
 from rowlock.diagnosis.root_cause import format_duration, join_names
 from rowlock.objects import as_sentence
 
-ALONE, NOT_FINITE, UNCHANGED, LENGTHS, KILLED_HELPERS = "alone", "not-finite", "unchanged", "lengths", "killed-helpers"
+ALONE, NOT_FINITE, UNCHANGED, LENGTHS = "alone", "not-finite", "unchanged", "lengths"
+KILLED_HELPERS, IDLE_WORKERS = "killed-helpers", "idle-workers"
 """Kinds of remarks."""
 EVENT_REASONS = {
     ALONE: "RanksNeverMet", NOT_FINITE: "LossNotFinite", UNCHANGED: "LossUnchanged", LENGTHS: "RanksDiffer",
-    KILLED_HELPERS: "OOMKilling",
+    KILLED_HELPERS: "OOMKilling", IDLE_WORKERS: "WorkersIdle",
 }  # fmt: skip
 """Kind → the reason of its Event."""
 _WORLD_OF_ONE = re.compile(
     r"\brank[ =:]{1,2}0 ?(?:of|/) ?1\b|\bworld[_ ]?size\W{1,4}1\b|\bMEMBER: 1/1\b|\bnum_processes\W{1,4}1\b",
     re.IGNORECASE,
 )
+_LARGER_WORLD = re.compile(
+    r"\brank[ =:]{1,2}\d+ ?(?:of|/) ?(?:[2-9]|\d\d)|\bworld[_ ]?size\W{1,4}(?:[2-9]|\d\d)|\bMEMBER: \d+/(?:[2-9]|\d\d)"
+    r"|\bparallel[_ ]world[_ ]?size\W{1,4}1\b",
+    re.IGNORECASE,
+)
+"""A group of several ranks in a log, or a group of one that need not be the only one."""
 _GAPS = 2.0
 """How many of its own logging intervals a rank's last step must be behind the others': ranks may log at different steps."""
 _SIZE_VARIABLES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MPI_LOCALNRANKS")
@@ -56,6 +63,11 @@ def remark_from_dict(fields: dict[str, Any]) -> Remark:
 def says_world_of_one(log: str) -> bool:
     """Whether a log says that its program is the only rank (world size 1)."""
     return _WORLD_OF_ONE.search(log) is not None
+
+
+def says_only_rank(log: str) -> bool:
+    """Whether a log says that its program is the only rank, and tells of no larger group: so nothing else need be known."""
+    return says_world_of_one(log) and _LARGER_WORLD.search(log) is None
 
 
 def non_finite_loss(rank: str, metric: str, place: str, value: float) -> Remark:
@@ -101,12 +113,44 @@ def memory_kills(rank: str, why: str) -> Remark:
 
 def separate_ranks(ranks: Sequence[str], looks: int, seconds: float, hint: str) -> Remark:
     """The remark on ranks that were never connected to each other."""
-    who = f"its {len(ranks)} ranks" if len(ranks) > 2 else f"{join_names(ranks)}"
-    text = (
-        f"{who} never connected to each other ({looks} looks over {format_duration(seconds)}):"
-        f" each works alone, as the only one{f'; {hint}' if hint else ''}"
+    return _separate_ranks(ranks, f"{looks} looks over {format_duration(seconds)}", hint)
+
+
+def uncounted_ranks(ranks: Sequence[str], seconds: float, hint: str, *, train: bool) -> Remark:
+    """The same remark, where the kernels of the pods count no connection from another one. `seconds`: how long the youngest pod has run;
+    `train`: their logs show that they train, so they will not meet later."""
+    evidence = f"no pod has accepted a connection in {format_duration(seconds)}"
+    if train:
+        return _separate_ranks(ranks, evidence, hint)
+    return Remark(ALONE, f"{_all_of(ranks)} have not connected to each other so far ({evidence})")
+
+
+def _separate_ranks(ranks: Sequence[str], evidence: str, hint: str) -> Remark:
+    text = f"{_all_of(ranks)} never connected to each other ({evidence}): each works alone, as the only one"
+    return Remark(ALONE, f"{text}; {hint}" if hint else text)
+
+
+def idle_workers(ranks: int, workers: int, seconds: float) -> Remark:
+    """The remark on an MPIJob whose ranks all run in the launcher's pod. `seconds`: for how long that was seen."""
+    who = "its only rank runs" if ranks == 1 else f"all {ranks} ranks run"
+    idle = "its worker runs none" if workers == 1 else f"its {workers} workers run none"
+    return Remark(
+        IDLE_WORKERS,
+        f"{who} in the launcher's pod, and {idle} (seen for {format_duration(seconds)}): mpirun does not know the workers. Open MPI 5 reads"
+        " PRTE_MCA_plm_ssh_agent=/etc/mpi/kubexec.sh and PRTE_MCA_prte_default_hostfile=/etc/mpi/hostfile, not the variables that the"
+        " operator sets",
     )
-    return Remark(ALONE, text)
+
+
+def only_ranks(ranks: Sequence[str]) -> Remark:
+    """The remark on ranks each of whose logs says that it is the only one."""
+    return Remark(
+        ALONE, f"{_all_of(ranks)} each say in their log that they are the only rank (a world of 1): each works alone"
+    )
+
+
+def _all_of(ranks: Sequence[str]) -> str:
+    return f"its {len(ranks)} ranks" if len(ranks) > 2 else join_names(ranks)
 
 
 def missing_for_group(packages: Collection[str], variables: Mapping[str, str], pods: int, kind: str) -> str:

@@ -238,7 +238,7 @@ def _read_error(lines: Sequence[LogLine], number: int, prefix: str, frames: Sequ
             rest = _until_closed(text, more)
             text, end = " ".join([text, *rest]), number + 1 + len(rest)
     if not text or text.endswith(":"):  # the message begins on a later line
-        text = f"{text} {telling or next(iter(more), '')}".strip()
+        text = f"{text} {telling or next(filter(None, more), '')}".strip()
     if last := next((after for line, after in pairwise(more) if line == _LAST_ERROR), ""):
         text = f"{last} ({text})"
     place, number_of_rank = user_place(frames), int(rank[1]) if rank else None
@@ -247,8 +247,9 @@ def _read_error(lines: Sequence[LogLine], number: int, prefix: str, frames: Sequ
 
 
 def _quoted_error(message: Sequence[str]) -> str:
-    """The first exception of a traceback inside of a message, as torch's checkpoints quote those of all ranks; "" without one."""
-    quoted = next((n for n, line in enumerate(message) if line.startswith(TRACEBACK_HEADER)), len(message))
+    """The first exception of a traceback inside of a message, as torch's checkpoints quote those of all ranks and papermill that of a cell;
+    "" without one."""
+    quoted = next((n for n, line in enumerate(message) if TRACEBACK_HEADER[:-1] in line), len(message))
     found = (_EXCEPTION_LINE.match(line) for line in message[quoted + 1 :])
     return next((each[0] for each in found if each and each["kind"].endswith(("Error", "Exception"))), "")
 

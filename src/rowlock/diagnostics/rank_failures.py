@@ -8,8 +8,7 @@ import contextlib
 from pathlib import Path
 
 from rowlock.diagnosis.error_reports import MAX_REPORT_BYTES, parse_error_report
-from rowlock.diagnosis.log_errors import find_error
-from rowlock.diagnosis.log_lines import last_line
+from rowlock.diagnosis.log_errors import find_error, last_words
 from rowlock.diagnosis.root_cause import RankFailure, ending_signal, failure_from_dict
 from rowlock.diagnosis.tracebacks import LoggedError
 from rowlock.diagnostics.job_records import JobRecords
@@ -58,7 +57,7 @@ def failure_of_run(job: Object, pod: Object, run: Run, directory: Path) -> RankF
     error = (
         None
         if run.exit.reason == "StartError"
-        else find_run_error(directory, run.number, ending_signal(run.exit.code, run.exit.signal))
+        else find_run_error(directory, run.number, ending_signal(run.exit.code, run.exit.signal), run.exit.code)
     )
     return RankFailure(
         rank=_rank_name(job, pod, directory.name),
@@ -74,7 +73,9 @@ def failure_of_run(job: Object, pod: Object, run: Run, directory: Path) -> RankF
         message=run.exit.message if run.exit.reason in ("OOMKilled", "StartError") else "",
         trouble=error,
         shortage=NO_MORE_PROCESSES if run.exit.reached_pids_limit else "",
-        said="" if error or run.exit.reason == "StartError" else last_line(_read_tail(directory / f"log.{run.number}")),
+        said=""
+        if error or run.exit.reason == "StartError"
+        else last_words(_read_tail(directory / f"log.{run.number}"), run.exit.code),
         ranks=desired_pods(job),
     )
 
@@ -89,10 +90,10 @@ def _rank_name(job: Object, pod: Object, container: str) -> str:
     return label if pod["spec"]["containers"][0]["name"] == container else f"container {container} of {label}"
 
 
-def find_run_error(directory: Path, number: int, signal: int = 0) -> LoggedError | None:
+def find_run_error(directory: Path, number: int, signal: int = 0, code: int = 0) -> LoggedError | None:
     """The error in torch's error file (programs under `@record` and torchrun write one), else in the log."""
     reported = read_error_file(directory / f"error.{number}.json") or _read_foreign_error(directory, number)
-    return reported or find_error(_read_tail(directory / f"log.{number}"), signal)
+    return reported or find_error(_read_tail(directory / f"log.{number}"), signal, code)
 
 
 def _read_foreign_error(directory: Path, number: int) -> LoggedError | None:

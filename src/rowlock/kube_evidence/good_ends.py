@@ -40,6 +40,8 @@ def remarks_of_tails(tails: Mapping[str, str]) -> list[Remark]:
         if (last := endings.last_place(curves)) is not None:
             places[rank] = last[0].axis, last[0].x, last[1]
     lengths = remarks.compare_lengths(places) if len(places) == len(tails) > 1 else None
+    if len(tails) > 1 and all(map(remarks.says_only_rank, tails.values())):  # then different ends are expected
+        return [remarks.only_ranks(list(tails)), *found[:1]]
     return [*found[:1], *([lengths] if lengths is not None else [])]
 
 

@@ -20,8 +20,7 @@ from rowlock.archive.database import UnusableArchive
 from rowlock.archive.reading import read_archived_log
 from rowlock.archive.records import LogRecord
 from rowlock.diagnosis.error_reports import parse_report_text
-from rowlock.diagnosis.log_errors import find_error
-from rowlock.diagnosis.log_lines import last_line
+from rowlock.diagnosis.log_errors import find_error, last_words
 from rowlock.diagnosis.root_cause import (
     RankFailure,
     ending_signal,
@@ -161,7 +160,7 @@ def _failure_of(job: Object, end: ContainerEnd, log: str) -> RankFailure:
     state, pod, run = end.run.terminated, end.pod, end.run
     code, reason = int(state["exitCode"]), str(state.get("reason") or "")
     message = str(state.get("message") or "")
-    error = _find_end_error(log, message, ending_signal(code, int(state.get("signal") or 0)))
+    error = _find_end_error(log, message, ending_signal(code, int(state.get("signal") or 0)), code)
     label = ranks.rank_label(job, pod)
     if reason not in (
         "OOMKilled",
@@ -185,7 +184,7 @@ def _failure_of(job: Object, end: ContainerEnd, log: str) -> RankFailure:
         reason=reason,
         message=message if reason else "",
         trouble=error,
-        said="" if error else last_line(log),
+        said="" if error else last_words(log, code),
     )
 
 
@@ -199,10 +198,10 @@ def _name_of(pod: Object, run: EndedRun, label: str) -> str:
     return label if is_main else f"container {run.container} of {label}"
 
 
-def _find_end_error(log: str, message: str, signal: int) -> LoggedError | None:
+def _find_end_error(log: str, message: str, signal: int, code: int) -> LoggedError | None:
     """The error of an ended run, from its log and its termination message. The latter may be torch's error file, which has the time only to
     the second; so if the log has the same error, the log's version is returned."""
-    logged, reported = find_error(log, signal), parse_report_text(message)
+    logged, reported = find_error(log, signal, code), parse_report_text(message)
     if reported is not None and (logged is None or logged.kind != reported.kind):
         return reported
     return logged or find_error(message)

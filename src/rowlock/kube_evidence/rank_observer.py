@@ -26,17 +26,20 @@ from rowlock.diagnosis.error_reports import parse_report_text
 from rowlock.diagnosis.hang import MIN_SILENCE, judge_ranks
 from rowlock.diagnosis.log_errors import find_error
 from rowlock.diagnosis.observation import RankObservation, Verdict
-from rowlock.diagnosis.rendezvous import Rendezvous, parse_rendezvous, torchrun_rendezvous
+from rowlock.diagnosis.remarks import Remark
+from rowlock.diagnosis.rendezvous import MEETINGS, Rendezvous, parse_rendezvous, torchrun_rendezvous
 from rowlock.diagnosis.root_cause import format_duration
 from rowlock.errors import ApiError, Forbidden
 from rowlock.kube.client import Kube
 from rowlock.kube.proxy.container_command import CommandResult, run_in_container
-from rowlock.kube_evidence import debug_container, rank_probe
+from rowlock.kube_evidence import debug_container, good_ends, rank_probe
 from rowlock.kube_evidence.debug_container import DebugContainers, NoDebugContainer
 from rowlock.kube_evidence.rendezvous_memory import RendezvousMemory, with_advice
+from rowlock.kube_evidence.separate_ranks import PodNetwork, PodSight, remark_on_separate
 from rowlock.kube_evidence.silent_nodes import silence_verdict, silent_nodes
 from rowlock.objects import Object
 from rowlock.workloads import pods as ranks
+from rowlock.workloads.frameworks import desired_pods
 
 MAX_PODS = 64
 """Maximum of pods of a job that are probed; the first ones of a larger job."""
@@ -73,16 +76,17 @@ class _Counters(msgspec.Struct):
     own_queued: float = 0.0
     moved: int = 0
     network: int = 0
+    sockets: int = 0
     faults: int = 0
     wakeups: int = 0
     in_timer: bool = False
 
     def as_activity(self, own_network: bool) -> Activity:
-        """`own_network`: the pod has its own network. The host network's counters include other programs and are left out."""
+        """`own_network`: the pod has its own network. The host network's counters include other programs; of these the rank's connections."""
         return Activity(
             self.cpu,
             self.own_cpu,
-            self.moved + (self.network if own_network else 0),
+            self.moved + (self.network if own_network else self.sockets),
             self.wakeups,
             self.in_timer,
             system_cpu=self.system_cpu,
@@ -124,6 +128,8 @@ class _ProbedRank(msgspec.Struct):
 
 class _ProbeAnswer(msgspec.Struct):
     ranks: list[_ProbedRank]
+    network: dict[str, Any] = {}
+    """The fields of `PodNetwork`, or {}."""
 
 
 class RunInContainer(Protocol):
@@ -140,6 +146,7 @@ class _Seen(NamedTuple):
     ranks: tuple[_ProbedRank, ...] = ()
     blind: str = ""
     program: str = ""
+    network: PodNetwork | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +158,8 @@ class _PodLook:
     silent: float = 0.0
     log: str = ""
     """The end of its log, with time stamps."""
+    ran: float = 0.0
+    """Seconds since its container started."""
 
 
 def script_runner(script: bytes) -> str:
@@ -180,8 +189,8 @@ class RankObserver:
         self._runner = script_runner(self._script)
 
     async def observe(self, api: Api, job: Object) -> Answer:
-        """Probe every running rank of a job, with two to five stack dumps each. `verdict` is None if no pod runs. A refused exec raises no
-        error: the answer has it as the reason."""
+        """Probe every running rank of a job, with two to five stack dumps each. `verdict` is None if no pod runs; `remarks` is there if the
+        ranks work apart. A refused exec raises no error: the answer has it as the reason."""
         kube = api.inner if isinstance(api, ReadYourWrites) else api
         silent = silent_nodes(self.nodes())
         everywhere = [pod for pod in self.pods_of(objects.uid(job)) if _runs(pod)]
@@ -208,11 +217,34 @@ class RankObserver:
             left = f" Of {len(running)} pods the first {MAX_PODS} were looked at."
             verdict = replace(verdict, sentence=verdict.sentence + left)
         told = [observation.to_dict() for observation in observations]
-        return {"verdict": unseen or verdict.to_dict(), "ranks": told}
+        answer: Answer = {"verdict": unseen or verdict.to_dict(), "ranks": told}
+        is_whole = ranks.has_ranked_pods(job) and len(looks) == len(everywhere) >= desired_pods(job)
+        if is_whole and (remark := await asyncio.to_thread(self._remark_on_separate, job, looks, parts)) is not None:
+            answer["remarks"] = good_ends.to_json([remark])
+        return answer
+
+    def _remark_on_separate(
+        self, job: Object, looks: Sequence[_PodLook], parts: Sequence[Sequence[RankObservation]]
+    ) -> Remark | None:
+        if any(each.awaited_collective in MEETINGS or each.program for part in parts for each in part):
+            return None  # they are still about to meet
+        sights = [
+            PodSight(
+                look.pod,
+                tuple(each.rank for each in part),
+                look.log,
+                look.ran,
+                None if objects.dig(look.pod, "spec.hostNetwork", False) else look.seen.network,
+                frozenset(name for each in part if each.stack is not None for name in each.stack.packages),
+            )
+            for look, part in zip(looks, parts, strict=True)
+        ]
+        return remark_on_separate(job, sights)
 
     async def _look(self, kube: Kube, pod: Object, deadline: float) -> _PodLook:
         (silent, log), seen = await asyncio.gather(self._read_log(kube, pod), self._probe(kube, pod, deadline))
-        return _PodLook(pod, seen, silent, log)
+        began = _started_at(pod)
+        return _PodLook(pod, seen, silent, log, max(0.0, self._clock() - began) if began else 0.0)
 
     async def _probe(self, kube: Kube, pod: Object, deadline: float) -> _Seen:
         """The ranks of the pod's first container."""
@@ -231,28 +263,29 @@ class RankObserver:
         else:
             from_debug, reason = await self._probe_from_debug_container(self._debug, kube, pod, deadline)
             if not reason:
-                return _Seen(from_debug)
-            seen = seen if seen.ranks else seen._replace(ranks=from_debug)
+                return from_debug
+            seen = seen if seen.ranks else seen._replace(ranks=from_debug.ranks, network=from_debug.network)
         explained = tuple(msgspec.structs.replace(rank, blind=f"{rank.blind}; {reason}") for rank in seen.ranks)
-        return _Seen(explained, f"{seen.blind or 'it has no Python process'}; {reason}", seen.program)
+        why = f"{seen.blind or 'it has no Python process'}; {reason}"
+        return seen._replace(ranks=explained, blind=why)
 
     async def _probe_from_debug_container(
         self, debug: DebugContainers, kube: Kube, pod: Object, deadline: float
-    ) -> tuple[tuple[_ProbedRank, ...], str]:
+    ) -> tuple[_Seen, str]:
         """(ranks, why they have no stacks); the reason is "" if they have."""
         try:
             name = await debug.ensure_running(kube, pod, deadline)
             seconds = min(_TIMEOUT_S, deadline - asyncio.get_running_loop().time())
             command = (*debug_container.PYTHON, self._runner, rank_probe.FROM_OUTSIDE)
-            probed, blind, _ = await self._ask(kube, pod, name, command, max(1.0, seconds))
+            seen = await self._ask(kube, pod, name, command, max(1.0, seconds))
         except NoDebugContainer as error:
-            return (), f"no debug container: {error}"
+            return _Seen(), f"no debug container: {error}"
         except ApiError as error:
-            return (), f"the debug container cannot be asked: {error.message}"
-        if any(not rank.blind for rank in probed):
-            return probed, ""
-        reason = probed[0].blind if probed else blind or "it sees no Python process"
-        return probed, f"the debug container sees no more: {reason}"
+            return _Seen(), f"the debug container cannot be asked: {error.message}"
+        if any(not rank.blind for rank in seen.ranks):
+            return seen, ""
+        reason = seen.ranks[0].blind if seen.ranks else seen.blind or "it sees no Python process"
+        return seen, f"the debug container sees no more: {reason}"
 
     async def _ask(self, kube: Kube, pod: Object, container: str, command: Sequence[str], seconds: float) -> _Seen:
         """Run the probe in a container and return its answer, or why there is none. Raises ApiError."""
@@ -266,7 +299,9 @@ class RankObserver:
             last = result.error_output.splitlines()[-1:] or [result.problem]
             return _Seen(blind=f"the container cannot be looked into: {last[0][:300]}")
         try:
-            return _Seen(tuple(msgspec.json.decode(result.output, type=_ProbeAnswer).ranks[: rank_probe.MOST_RANKS]))
+            answer = msgspec.json.decode(result.output, type=_ProbeAnswer)
+            network = msgspec.convert(answer.network, PodNetwork) if answer.network else None
+            return _Seen(tuple(answer.ranks[: rank_probe.MOST_RANKS]), network=network)
         except ValueError:
             return _Seen(blind="what the container answered cannot be read")
 
@@ -283,9 +318,7 @@ class RankObserver:
             text = b""
         lines = text.decode(errors="replace").splitlines()
         written = next((at for line in reversed(lines) if (at := _seconds(line.partition(" ")[0]))), 0.0)
-        state: dict[str, Any] = _main_status(pod).get("state") or {}
-        began = _seconds(str((state.get("running") or {}).get("startedAt") or ""))
-        return max(0.0, self._clock() - (written or began or self._clock())), "\n".join(lines)
+        return max(0.0, self._clock() - (written or _started_at(pod) or self._clock())), "\n".join(lines)
 
     def _ended_ranks(self, job: Object) -> list[RankObservation]:
         """The ranks whose pods have succeeded: the running ones may be waiting for them."""
@@ -360,6 +393,12 @@ def _main_status(pod: Object) -> dict[str, Any]:
     name = pod["spec"]["containers"][0]["name"]
     statuses: list[dict[str, Any]] = objects.dig(pod, "status.containerStatuses", [])
     return next((status for status in statuses if status.get("name") == name), {})
+
+
+def _started_at(pod: Object) -> float:
+    """When its first container started; 0 if it does not run."""
+    state: dict[str, Any] = _main_status(pod).get("state") or {}
+    return _seconds(str((state.get("running") or {}).get("startedAt") or ""))
 
 
 def _runs(pod: Object) -> bool:

@@ -9,7 +9,9 @@ from __future__ import annotations
 import json
 import os
 import re
+import socket
 import stat
+import struct
 import subprocess
 import sys
 import time
@@ -21,6 +23,8 @@ MOST_THREADS, MOST_CALLS = 16, 64
 """Maximum of reported threads per process, and of calls per thread."""
 MOST_RANKS = 64
 """Maximum of ranks examined in one pod."""
+MOST_PEERS = 256
+"""Maximum of reported addresses of peers."""
 FROM_OUTSIDE = "from-outside"
 """The argument in a debug container: process 1 belongs to the examined container, which has other files than this one."""
 TORCH_VARIABLES = ("RANK", "LOCAL_RANK", "TORCHELASTIC_RUN_ID")
@@ -34,7 +38,11 @@ MOST_WORDS = 64
 """Maximum of reported words of a torchrun's command line."""
 FRAMEWORKS = ("torch", "tensorflow", "jaxlib", "paddle", "mpi4py", "xgboost", "lightgbm", "mindspore")
 """Packages whose native code identifies a process as a training."""
+PACKAGES = (*FRAMEWORKS, "deepspeed", "ray")
+HINT_VARIABLES = ("LOCAL_RANK", "TF_CONFIG", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MPI_LOCALNRANKS")
+"""What `missing_for_group` reads: packages with native code, and variables; TF_CONFIG is reported without its value."""
 ESTABLISHED = "01"
+SOCK_DIAG = 4
 MPI_VARIABLES = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK")
 
 
@@ -155,6 +163,32 @@ def is_alone(pid: int, tree: dict[int, list[int]]) -> bool:
     return all(near.partition(":")[0] == far.partition(":")[0] for near, far in ends)
 
 
+def pod_network(pids: list[int], tree: dict[int, list[int]]) -> dict[str, Any]:
+    """What ranks' connections and the kernel's counters of their pod tell. `peers`: the far addresses of connections that leave the pod, in
+    hexadecimal, as in /proc/net/tcp; `inside`: connections of the pod to itself. {} if that cannot be read."""
+    processes = [each for pid in pids for each in with_descendants(pid, tree)]
+    rows = [line.split() for line in read_file(f"/proc/{pids[0]}/net/snmp").splitlines() if line.startswith(b"Tcp:")]
+    if len(rows) != 2 or not all(read_link(pid, "exe") for pid in processes):
+        return {}
+    (names, values), ends, maps = rows, connections(pids[0]), read_file(f"/proc/{pids[0]}/maps")
+    held = {inode for pid in processes for inode in socket_inodes(pid)}
+    pairs = {inode: tuple(end.partition(":")[0] for end in both) for inode, both in ends.items()}
+    return {
+        "opened": int(values[names.index(b"ActiveOpens")]),
+        "accepted": int(values[names.index(b"PassiveOpens")]),
+        "failed": int(values[names.index(b"AttemptFails")]),
+        "inside": sum(near == far for near, far in pairs.values()) // 2,
+        "peers": sorted({far for inode, (near, far) in pairs.items() if inode in held and near != far})[:MOST_PEERS],
+        "packages": [name for name in PACKAGES if f"-packages/{name}/".encode() in maps],
+        "variables": hint_variables(pids[0]),
+    }
+
+
+def hint_variables(pid: int) -> dict[str, str]:
+    env = read_environ(pid)
+    return {name: "set" if name == "TF_CONFIG" else env[name][:20] for name in HINT_VARIABLES if name in env}
+
+
 def plain_end(text: str) -> str:
     """Address and port; an IPv4-mapped IPv6 address becomes the IPv4 address."""
     return text[24:] if text.startswith("0000000000000000FFFF0000") else text
@@ -176,7 +210,8 @@ def cpu_seconds(place: str) -> tuple[float, float]:
 
 
 def read_counters(pid: int, tree: dict[int, list[int]]) -> dict[str, float]:
-    """The inputs of `Activity` in diagnosis/activity.py. `network`: bytes of the pod's network, which may be the host's."""
+    """The inputs of `Activity` in diagnosis/activity.py. `network`: bytes of the pod's network, which may be the host's; `sockets`: those of
+    the connections that the rank holds."""
     all_of_it, place = with_descendants(pid, tree), f"/proc/{pid}"
     own, system = cpu_seconds(place)
     fields = stat_fields(pid)
@@ -190,6 +225,7 @@ def read_counters(pid: int, tree: dict[int, list[int]]) -> dict[str, float]:
         "own_queued": queued_seconds(pid),
         "moved": sum(moved_bytes(each) for each in all_of_it),
         "network": network_bytes(pid),
+        "sockets": socket_bytes(all_of_it),
         "faults": int(fields[7]) if len(fields) > 7 else 0,
         "wakeups": int(switches[1]) if switches else 0,
         "in_timer": b"nanosleep" in read_file(f"{place}/wchan"),
@@ -216,6 +252,43 @@ def moved_bytes(pid: int) -> int:
 def network_bytes(pid: int) -> int:
     lines = read_file(f"/proc/{pid}/net/dev").splitlines()[2:]
     return sum(int(line.partition(b":")[2].split()[0]) for line in lines if b":" in line)
+
+
+def socket_bytes(pids: list[int]) -> int:
+    """Bytes sent and received on the TCP connections that processes hold, as sock_diag(7) tells them; 0 if it does not answer."""
+    held = {inode for pid in pids for inode in socket_inodes(pid)}
+    try:
+        with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, SOCK_DIAG) as link:
+            link.settimeout(1.0)
+            return sum(read for family in (2, 10) for inode, read in diagnosed(link, family) if str(inode) in held)
+    except (OSError, struct.error):
+        return 0
+
+
+def diagnosed(link: socket.socket, family: int) -> list[tuple[int, int]]:
+    """(inode, bytes) of each established TCP connection."""
+    ask = struct.pack("=BBBBI48s", family, socket.IPPROTO_TCP, 1 << 1, 0, 1 << int(ESTABLISHED), b"")
+    link.send(struct.pack("=IHHII", 16 + len(ask), 20, 0x301, 1, 0) + ask)
+    found: list[tuple[int, int]] = []
+    while True:
+        data, at = link.recv(1 << 16), 0
+        while at + 16 <= len(data):
+            length, kind = struct.unpack_from("=IH", data, at)
+            if kind in (2, 3) or length < 16:
+                return found
+            found.append((struct.unpack_from("=I", data, at + 84)[0], tcp_bytes(data[at + 88 : at + length])))
+            at += (length + 3) & ~3
+
+
+def tcp_bytes(attributes: bytes) -> int:
+    """The acknowledged and the received bytes of a `tcp_info`, which is attribute 2."""
+    at = 0
+    while at + 4 <= len(attributes):
+        length, kind = struct.unpack_from("=HH", attributes, at)
+        if kind == 2 and length >= 140:
+            return sum(struct.unpack_from("=QQ", attributes, at + 124))
+        at += max(4, (length + 3) & ~3)
+    return 0
 
 
 def find_py_spy(pids: list[int]) -> str:
@@ -386,7 +459,8 @@ def main() -> None:
         seen.update({"before": before[pid], "after": after, "looks": len(looks), "watched": watched})
         seen.update(read_meeting(tool, pid, second, tree))
         answer.append({**seen, **read_earlier_error(pid), "first": earlier_look(looks, pid), "second": second})
-    sys.stdout.write(json.dumps({"ranks": answer}) + "\n")
+    network = pod_network(pids, tree) if pids else {}
+    sys.stdout.write(json.dumps({"ranks": answer, "network": network}) + "\n")
 
 
 if __name__ == "__main__":
