@@ -15,6 +15,7 @@ from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rowlock.controllers.supervisor import ContainedTaskGroup
+from rowlock.diagnosis import remarks
 from rowlock.diagnosis.observation import STOPPED, RankObservation, Verdict
 from rowlock.diagnosis.remarks import missing_for_group
 from rowlock.diagnosis.root_cause import format_duration
@@ -23,9 +24,17 @@ from rowlock.diagnosis.stragglers import find_straggler
 from rowlock.diagnostics import stack_dumps
 from rowlock.diagnostics.diagnostics import Diagnostics
 from rowlock.diagnostics.rank_connections import Meeting, MeetingLooks
-from rowlock.diagnostics.rank_processes import RankProcess, RunningPod, find_ranks, loaded_packages, read_variables
+from rowlock.diagnostics.rank_processes import (
+    RankProcess,
+    RunningPod,
+    are_all_in_launcher,
+    find_ranks,
+    loaded_packages,
+    read_variables,
+)
 from rowlock.objects import Object, uid
 from rowlock.workloads.frameworks import desired_pods
+from rowlock.workloads.pods import replica_role
 
 SAMPLE_INTERVAL = 1.0
 """Seconds between samples; longer where so many ranks run that sampling would cost more than `_COST` of a CPU."""
@@ -35,6 +44,8 @@ STILL, HALTED, SILENT, GROWTH = 2.0, 1.0, 10.0, 1.5
 by which a stillness must exceed the longest one before."""
 SLOW = 10.0
 """Seconds for which the others must wait before a rank that still moves is reported as slow."""
+IDLE = 6.0
+"""Seconds for which all ranks must have been in the launcher's pod; more than `RESCAN`."""
 RESCAN = 5.0
 """Seconds after which the processes of a job are looked up again even if none has ended."""
 BLIND = ""
@@ -95,6 +106,8 @@ class WatchedJob:
     """Consecutive examinations that could read no stack: a starting program is not Python yet for a moment."""
     reported_ranks: set[str] = field(default_factory=set)
     meeting: Meeting = field(default_factory=Meeting)
+    idle_since: float | None = None
+    """Since when all ranks of an MPIJob have run in its launcher's pod."""
 
 
 class HangDetector:
@@ -158,6 +171,7 @@ class HangDetector:
         if not samples:  # a job that always had a single rank is not sampled
             return
         self._update_stillness(watched, samples, now)
+        self._check_workers(watched, now)
         if watched.hang is not None and watched.still_since is None:
             self._report_moving_again(watched, now)
         elif watched.waits and watched.still_since is None:
@@ -174,6 +188,16 @@ class HangDetector:
         elif watched.still_since is None and now >= watched.next_search:
             coroutine = self._search_straggler(watched)
         watched.task = tasks.create_task(coroutine) if coroutine is not None else None
+
+    def _check_workers(self, watched: WatchedJob, now: float) -> None:
+        """Report once that the workers of an MPIJob run no rank: mpirun has started all of them in its own pod."""
+        workers = sum(replica_role(each.pod) == "worker" for each in watched.running_pods)
+        if not workers or not are_all_in_launcher(watched.ranks):
+            watched.idle_since = None
+            return
+        watched.idle_since = watched.idle_since if watched.idle_since is not None else now
+        if (seconds := now - watched.idle_since) >= IDLE:
+            self._diagnostics.remarks.add(watched.job, remarks.idle_workers(len(watched.ranks), workers, seconds))
 
     def _update_stillness(self, watched: WatchedJob, samples: dict[RankProcess, RankSample], now: float) -> None:
         """Compare with the sample before, and note when a stillness begins or ends."""

@@ -5,6 +5,7 @@ import os
 
 from rowlock.diagnosis.activity import Activity
 from rowlock.diagnostics import stack_dumps
+from rowlock.diagnostics.process_sockets import bytes_of_sockets, shares_host_network
 from rowlock.kubelet.shim.process_tree import children, descendants
 
 _MAX_BYTES, _MAX_COMMAND = 64 * 1024, 80
@@ -71,10 +72,10 @@ def _bytes_moved(pid: int) -> int:
 
 
 def _network_bytes(pid: int) -> int:
-    """Bytes of the process's network namespace; 0 when it shares the host's, which counts the bytes of all processes."""
+    """Bytes of the process's network namespace; of its own connections when it shares the host's, which counts the bytes of all."""
     with contextlib.suppress(OSError):
-        if os.readlink(f"/proc/{pid}/ns/net") == os.readlink("/proc/self/ns/net"):
-            return 0
+        if shares_host_network(pid):
+            return bytes_of_sockets(pid)
         lines = _read(f"/proc/{pid}/net/dev").splitlines()[2:]
         return sum(int(line.partition(b":")[2].split()[0]) for line in lines)
     return 0

@@ -1,5 +1,6 @@
 """Whether the ranks of a job have ever been connected to each other: from the sockets of their processes, in `/proc`."""
 
+import contextlib
 import os
 import time
 from collections.abc import Sequence
@@ -8,7 +9,13 @@ from dataclasses import dataclass, field
 from rowlock.curves.endings import last_place, read_text
 from rowlock.diagnosis.remarks import Remark, says_world_of_one, separate_ranks
 from rowlock.diagnostics.connection_counters import ConnectionCounters, failed_attempts
-from rowlock.diagnostics.process_sockets import Connection, read_connections, socket_inodes
+from rowlock.diagnostics.process_sockets import (
+    Connection,
+    read_connections,
+    shares_host_network,
+    socket_inodes,
+    visited_ports,
+)
 from rowlock.diagnostics.rank_processes import FRAMEWORKS, RankProcess, loaded_packages
 from rowlock.kubelet.files import untrusted
 from rowlock.objects import uid
@@ -52,6 +59,8 @@ class Meeting:
     is_warned: bool = False
     """An Event has said that they are not connected so far."""
     counters: ConnectionCounters = field(default_factory=ConnectionCounters)
+    may_be_visited: bool = False
+    """A rank without a network of its own listens: nothing counts who connects to it after the last look."""
 
     @property
     def is_late(self) -> bool:
@@ -110,11 +119,13 @@ class Meeting:
         self.last = now
         if self.is_training:
             self.counters.hold((uid(rank.running_pod.pod), rank.pid) for rank in seen)
-            self.has_met = not self.counters.are_surely_alone()
+            visited = _visits_in_host_network(seen)
+            self.may_be_visited = visited is not None
+            self.has_met = not self.counters.are_surely_alone() or bool(visited)
 
     def settle(self, at_end: bool) -> None:
         """Count once more: ranks that meet for a moment, or at the very end, are seen in no look."""
-        if self.is_open and not self.counters.are_surely_alone(at_end):
+        if self.is_open and (not self.counters.are_surely_alone(at_end) or (at_end and self.may_be_visited)):
             self.has_met = True
 
 
@@ -163,6 +174,17 @@ def are_connected(ranks: Sequence[RankProcess]) -> bool | None:
     except OSError:
         return None
     return False
+
+
+def _visits_in_host_network(ranks: Sequence[RankProcess]) -> bool | None:
+    """Whether somebody has connected to a rank that listens in the machine's own network, and has closed that a moment ago; None when none
+    listens there, or it cannot be known."""
+    found: dict[str, bool] = {}
+    with contextlib.suppress(OSError):
+        shared = [rank.pid for rank in ranks if shares_host_network(rank.pid)]
+        inodes = {inode for pid in shared for inode in socket_inodes(pid)}
+        found = visited_ports(shared[0], inodes) if inodes else {}
+    return any(found.values()) if found else None
 
 
 def _train_apart(ranks: Sequence[RankProcess]) -> bool:

@@ -8,7 +8,7 @@ else the topmost Python process itself; in a job without Python the pod's progra
 import contextlib
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -99,6 +99,14 @@ def _find_mpi_ranks(all_pods: Iterable[RunningPod]) -> list[tuple[str, int, Runn
     ranks = {pid: each for pid, each in found.items() if is_python(pid)} or found
     below = {child for pid in ranks for child in descendants(pid)}
     return [each for pid, each in ranks.items() if pid not in below]
+
+
+def are_all_in_launcher(ranks: Sequence[RankProcess]) -> bool:
+    """Whether mpirun has started all ranks of an MPIJob in its own pod. False where pods have no PID namespace: it cannot be known."""
+    if {pods.replica_role(rank.running_pod.pod) for rank in ranks} != {"launcher"}:
+        return False  # most jobs, without a read of anything
+    has_namespaces = all(_pid_namespace(rank.pid) not in ("", _pid_namespace(os.getpid())) for rank in ranks)
+    return has_namespaces and all(_rank_number(read_environ(rank.pid), {}) for rank in ranks)
 
 
 def _has_ssh_key(pod: Object) -> bool:
