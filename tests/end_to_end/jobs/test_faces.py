@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -43,6 +45,18 @@ print("fine")
 """
 APART = "import time\nfor step in range(60): print('step', step, 'loss', 1 / (step + 1), flush=True); time.sleep(0.5)"
 HEALTHY = "print('fine')"
+NOISY = """
+import os, sys, time, traceback
+print("E0000 00:00:1795914918.684913 14379 cuda_platform.cc:52] failed call to cuInit: INTERNAL: CUDA error", file=sys.stderr, flush=True)
+try:
+    open("/no/such/cache")
+except OSError:
+    traceback.print_exc()
+for step in range(3):
+    print("step", step, "loss", 1 / (step + 1), flush=True)
+    end = time.monotonic() + 4
+    while time.monotonic() < end: sum(range(9999))
+"""
 HANGS = """
 import time, torch, torch.distributed as dist
 dist.init_process_group("gloo")
@@ -63,6 +77,7 @@ ENDS = {
     "nan": (NAN, [], "LossNotFinite", "It completed, but loss of rank 0 is nan from step 30 on."),
     "again": (AGAIN, ["--backoff-limit", "2"], "RankFailed", "It completed, but before that: rank 0"),
     "apart": (APART, ["--nnodes", "2"], "RanksNeverMet", "It completed, but rank 0 and rank 1 never connected to each other"),
+    "noisy": (NOISY, [], "", "It completed; no rank failed."),
     "healthy": (HEALTHY, ["--nnodes", "2"], "", "It completed; no rank failed."),
 }  # fmt: skip
 """Name → program, flags, the event that tells it, words of the sentence."""
@@ -83,11 +98,37 @@ class Faces:
 
     def run(self, name: str, program: str, *flags: str) -> str:
         """The last line of `rowlock run`."""
+        lines = self.cluster.run(*self._command(name, program, *flags), code=None, cwd=self.cluster.data.parent / name)
+        return next((line.partition(": ")[2] for line in lines.splitlines() if line.startswith(f"Job {name} is ")), "")
+
+    def _command(self, name: str, program: str, *flags: str) -> list[str]:
         scratch = self.cluster.data.parent / name
         scratch.mkdir()
         argv = ["rowlock", "run", "--clean-env", "--name", name, "-e", f"SCRATCH={scratch}", *flags]
-        lines = self.cluster.run(*argv, "--", "python", "-c", program, code=None, cwd=scratch).splitlines()
-        return next((line.partition(": ")[2] for line in lines if line.startswith(f"Job {name} is ")), "")
+        return [*argv, "--", "python", "-c", program]
+
+    @contextmanager
+    def followed(self, name: str, program: str) -> Iterator[Callable[[], str]]:
+        """Two ranks under `rowlock run`, which follows them; what it has said of them beside their log. The job is deleted at the end."""
+        command, path = self._command(name, program, "--nnodes", "2"), self.cluster.data.parent / f"{name}.out"
+
+        def said() -> str:
+            self.cluster.until(lambda: f"\nJob {name}: " in path.read_text(), "`rowlock run` tells it")
+            return next(line for line in path.read_text().splitlines() if line.startswith(f"Job {name}: ")).partition(
+                ": "
+            )[2]
+
+        with (
+            path.open("w") as out,
+            subprocess.Popen(
+                command, env=self.cluster.env, stdout=out, stderr=out, stdin=subprocess.DEVNULL, cwd=path.parent / name
+            ) as program_that_follows,
+        ):
+            try:
+                yield said
+            finally:
+                self.cluster.run("rowlock", "delete", "-y", name)
+                program_that_follows.wait(60)
 
     def workload(self, name: str) -> dict[str, Any]:
         found = self.cluster.api("GET", f"/api/v1/workloads?filterBy=name=={name}&deleted=false")["workloads"]
@@ -129,6 +170,11 @@ class Faces:
     def events(self, name: str, reason: str) -> list[str]:
         found = self.cluster.api("GET", f"/api/v1/workloads/{self.workload(name)['id']}/events")["events"]
         return [event["message"] for event in found if event["reason"] == reason]
+
+    def has(self, name: str, reason: str) -> bool:
+        """Whether the job is there and has such an event."""
+        found = self.cluster.api("GET", "/api/v1/workloads?deleted=false")["workloads"]
+        return any(one["name"] == name for one in found) and bool(self.events(name, reason))
 
     def recorded(self, name: str) -> dict[str, str]:
         """Of a job that was deleted."""
@@ -179,12 +225,41 @@ def test_an_end_is_told_in_one_sentence(faces: Faces, last_lines: dict[str, str]
     ],
 )
 def test_a_hang_is_told_in_one_sentence(faces: Faces, name: str, program: str, words: str) -> None:
-    faces.run(name, program, "-d", "--nnodes", "2")
-    faces.cluster.until(lambda: faces.events(name, "JobHangs"), "the hang is an event", seconds=180, every=1)
-    told = faces.now(name)
-    told["event"] = faces.events(name, "JobHangs")[-1]
+    with faces.followed(name, program) as said:
+        faces.cluster.until(lambda: faces.has(name, "JobHangs"), "the hang is an event", seconds=180, every=1)
+        told = faces.now(name)
+        told |= {"event": faces.events(name, "JobHangs")[-1], "run": said()}
     sentence = same(told["why"])
     assert sentence.startswith(words), told
     assert same(told.pop("list")).endswith(sentence)
     assert {face: same(said) for face, said in told.items()} == dict.fromkeys(told, sentence)
+
+
+def test_ranks_that_never_met_are_told_in_one_sentence_while_they_run(faces: Faces) -> None:
+    """Behind what `why` says of a job that moves; the other faces have nothing else to say."""
+    name = "strangers"
+    program = APART.replace("range(60)", "range(6000)")
+    with faces.followed(name, program) as said:
+        faces.cluster.until(lambda: faces.has(name, "RanksNeverMet"), "the event", seconds=180, every=1)
+        told = faces.now(name)
+        (told["event"],) = faces.events(name, "RanksNeverMet")
+        told["run"] = said()
+    sentence = told["event"]
+    assert sentence.startswith("Rank 0 and rank 1 never connected to each other (")
+    assert told["why"].startswith("Nothing hangs: ") and told.pop("why").endswith(sentence)
+    assert told.pop("SDK").endswith(sentence) and told.pop("list").endswith(sentence)
+    assert told == dict.fromkeys(told, sentence)
+
+
+def test_of_a_job_that_only_looks_ill_no_face_says_anything(faces: Faces) -> None:
+    """It runs, has logged a library's error and one that it handled, and writes only now and then."""
+    name = "looks-ill"
+    faces.run(name, NOISY.replace("range(3)", "range(300)"), "-d")
+    faces.cluster.until(lambda: "step 2" in faces.cluster.run("rowlock", "logs", name), "its third step")
+    told = faces.now(name)
+    assert told["why"].startswith("Nothing hangs: 1 rank") and told["SDK"].startswith("Nothing hangs: 1 rank")
+    assert {told["status"], told["page"], told["SDK's message"]} <= {"", "Its pod runs."}
+    assert not re.search(r"rror|cuInit|hang", told["list"])
+    events = faces.cluster.api("GET", f"/api/v1/workloads/{faces.workload(name)['id']}/events")["events"]
+    assert not [event for event in events if event["type"] == "Warning"]
     faces.cluster.run("rowlock", "delete", "-y", name)

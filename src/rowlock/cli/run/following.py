@@ -201,7 +201,7 @@ def leave_running(line: CommandLine, name: str, code: int) -> int:
 
 POLL_INTERVAL = 3.0
 """Seconds between two requests."""
-_EVENT_REASONS = frozenset({"JobHangs", "JobStill", "RankSlow", "JobMovesAgain"})
+_EVENT_REASONS = frozenset({"JobHangs", "JobStill", "RankSlow", "JobMovesAgain", "RanksNeverMet", "WorkersIdle"})
 _SUSPEND_REASONS = frozenset({"PyTorchJobSuspended", "PyTorchJobResumed"})
 
 
