@@ -18,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tests.diagnosis.corpus import PROGRAMS, RIGHT, Program, read_corpus
-from tests.diagnosis.verdicts import Corpus, Result, figures, format_result, is_good_enough, is_installed
+from tests.diagnosis.verdicts import Corpus, Result, figures, format_result, is_good_enough, is_installed, target
 from tests.end_to_end.cluster import BIN, Cluster, lent
 from tests.kube_evidence.test_real_node import real_node
 
@@ -87,7 +87,7 @@ def main() -> int:
                 print(format_result(result), flush=True)
                 if result.outcome.word == RIGHT:
                     print(f"        said: {result.said}", flush=True)
-    print(f"{figures(results)}; {time.monotonic() - began:.0f} s")
+    print(f"{figures(results)}; {time.monotonic() - began:.0f} s\n{target(results)}")
     return 0 if is_good_enough(results) else 1
 
 

@@ -238,9 +238,9 @@ def look_often(
                 yield result
 
 
-def start_cluster(cluster: Cluster) -> None:
+def start_cluster(cluster: Cluster, *flags: str) -> None:
     cluster.env |= {"OMP_NUM_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "1"}
-    cluster.up("--nodes", "2")
+    cluster.up("--nodes", "2", *flags)
 
 
 def format_result(result: Result) -> str:
@@ -266,6 +266,11 @@ def is_good_enough(results: Sequence[Result]) -> bool:
     return right >= TARGET * len(results) and not any(result.outcome.word == WRONG for result in results)
 
 
+def target(results: Sequence[Result]) -> str:
+    """What is aimed at, and whether it is met."""
+    return f"≥ {TARGET:.0%} right, none wrong: {'met' if is_good_enough(results) else 'missed'}"
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument(
@@ -280,6 +285,9 @@ def main() -> int:
     parser.add_argument(
         "--within", type=float, default=1800.0, metavar="SECONDS", help="begin none later (with --looks)"
     )
+    parser.add_argument(
+        "--network", default="auto", help="`--network` of `rowlock up`: `rewrite` gives pods no network of their own"
+    )
     chosen = parser.parse_args()
     programs = [p for p in read_corpus() if p.short or not chosen.short]
     programs = [p for p in programs if p.kind == "healthy"] if chosen.looks else programs
@@ -293,7 +301,7 @@ def main() -> int:
         return 2
     results, began = [], time.monotonic()
     with tempfile.TemporaryDirectory(prefix="verdicts-") as home, lent(Path(home)) as cluster:
-        start_cluster(cluster)
+        start_cluster(cluster, "--network", chosen.network)
         side = chosen.side_by_side or (8 if chosen.looks else 4)
         often = look_often(cluster, programs, chosen.looks, chosen.within, side) if chosen.looks else None
         for result in often or try_programs(cluster, programs, side):
@@ -301,7 +309,7 @@ def main() -> int:
             print(format_result(result), flush=True)
             if chosen.said and result.outcome.word == RIGHT:
                 print(f"        said: {result.said}", flush=True)
-    print(f"{figures(results)}; {time.monotonic() - began:.0f} s")
+    print(f"{figures(results)}; {time.monotonic() - began:.0f} s\n{target(results)}")
     return 0 if is_good_enough(results) else 1
 
 

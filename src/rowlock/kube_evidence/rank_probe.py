@@ -260,12 +260,14 @@ def socket_bytes(pids: list[int]) -> int:
     try:
         with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, SOCK_DIAG) as link:
             link.settimeout(1.0)
-            return sum(read for family in (2, 10) for inode, read in diagnosed(link, family) if str(inode) in held)
+            return sum(
+                read for family in (2, 10) for inode, read in read_connection_bytes(link, family) if str(inode) in held
+            )
     except (OSError, struct.error):
         return 0
 
 
-def diagnosed(link: socket.socket, family: int) -> list[tuple[int, int]]:
+def read_connection_bytes(link: socket.socket, family: int) -> list[tuple[int, int]]:
     """(inode, bytes) of each established TCP connection."""
     ask = struct.pack("=BBBBI48s", family, socket.IPPROTO_TCP, 1 << 1, 0, 1 << int(ESTABLISHED), b"")
     link.send(struct.pack("=IHHII", 16 + len(ask), 20, 0x301, 1, 0) + ask)
