@@ -16,9 +16,9 @@ _ESTABLISHED, _LISTEN, _NOBODY = b"01", b"0A", b"0"
 """States in /proc/net/tcp, and the inode of a connection that no process holds any more: both ends have closed it a moment ago."""
 _SOCK_DIAG, _GET_SOCKETS, _DUMP, _WITH_INFO = 4, 20, 0x301, 1 << 1
 _ERROR, _DONE, _INFO = 2, 3, 2
-"""The protocol and the messages of sock_diag(7), and the attribute that holds a `tcp_info`."""
+"""The protocol and the messages of sock_diag(7), and the attribute that holds a tcp_info."""
 _INODE, _ATTRIBUTES, _ACKED = 84, 88, 120
-"""Where in a message the inode and the attributes are; where in a `tcp_info` the acknowledged and the received bytes are."""
+"""Where in a message the inode and the attributes are; where in a tcp_info the acknowledged and the received bytes are."""
 
 
 def connected_siblings(parent: int, pids: Sequence[int]) -> list[int]:

@@ -35,7 +35,7 @@ from rowlock.kube.proxy.container_command import CommandResult, run_in_container
 from rowlock.kube_evidence import debug_container, good_ends, rank_probe
 from rowlock.kube_evidence.debug_container import DebugContainers, NoDebugContainer
 from rowlock.kube_evidence.rendezvous_memory import RendezvousMemory, with_advice
-from rowlock.kube_evidence.separate_ranks import PodNetwork, PodSight, remark_on_separate
+from rowlock.kube_evidence.separate_ranks import NetworkCounts, PodSight, remark_on_separate
 from rowlock.kube_evidence.silent_nodes import silence_verdict, silent_nodes
 from rowlock.objects import Object
 from rowlock.workloads import pods as ranks
@@ -129,7 +129,7 @@ class _ProbedRank(msgspec.Struct):
 class _ProbeAnswer(msgspec.Struct):
     ranks: list[_ProbedRank]
     network: dict[str, Any] = {}
-    """The fields of `PodNetwork`, or {}."""
+    """The fields of `NetworkCounts`, or {}."""
 
 
 class RunInContainer(Protocol):
@@ -146,7 +146,7 @@ class _Seen(NamedTuple):
     ranks: tuple[_ProbedRank, ...] = ()
     blind: str = ""
     program: str = ""
-    network: PodNetwork | None = None
+    network: NetworkCounts | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,7 +300,7 @@ class RankObserver:
             return _Seen(blind=f"the container cannot be looked into: {last[0][:300]}")
         try:
             answer = msgspec.json.decode(result.output, type=_ProbeAnswer)
-            network = msgspec.convert(answer.network, PodNetwork) if answer.network else None
+            network = msgspec.convert(answer.network, NetworkCounts) if answer.network else None
             return _Seen(tuple(answer.ranks[: rank_probe.MOST_RANKS]), network=network)
         except ValueError:
             return _Seen(blind="what the container answered cannot be read")

@@ -283,7 +283,7 @@ def read_connection_bytes(link: socket.socket, family: int) -> list[tuple[int, i
 
 
 def tcp_bytes(attributes: bytes) -> int:
-    """The acknowledged and the received bytes of a `tcp_info`, which is attribute 2."""
+    """The acknowledged and the received bytes of a tcp_info, which is attribute 2."""
     at = 0
     while at + 4 <= len(attributes):
         length, kind = struct.unpack_from("=HH", attributes, at)

@@ -27,7 +27,7 @@ LONG_S = 120.0
 """Seconds after which ranks that have loaded a framework are reported though their logs have no figures."""
 
 
-class PodNetwork(msgspec.Struct):
+class NetworkCounts(msgspec.Struct):
     """The answer of `pod_network` in rank_probe.py. Not trusted."""
 
     opened: int = 0
@@ -54,7 +54,7 @@ class PodSight:
     log: str = ""
     ran: float = 0.0
     """Seconds since its container started."""
-    network: PodNetwork | None = None
+    network: NetworkCounts | None = None
     imported: frozenset[str] = field(default_factory=frozenset)
     """Packages whose code is in the ranks' stacks."""
 
