@@ -47,6 +47,29 @@ def test_events_of_a_job_its_pods_and_its_group_are_its_own() -> None:
     assert events_of(workload, [*others, *reversed(own)]) == own
 
 
+def test_what_stands_between_a_set_and_its_pods_tells_why_there_are_none() -> None:
+    """A TrainJob has no pods when its JobSet or a Job is refused something: the newest refusal of the innermost one is the reason."""
+
+    def refusal(about: str, uid: str, reason: str, message: str) -> Object:
+        return {**event("Job", about, uid), "reason": reason, "message": message}
+
+    told = [
+        refusal("a", "job", "TrainJobResourcesCreationFailed", "at first"),
+        refusal("a", "set", "JobCreationFailed", "the job was refused"),
+        refusal("a-node-0", "node", "FailedCreate", "exceeded quota"),
+        refusal("b-node-0", "another", "FailedCreate", "of another workload"),
+    ]
+    workload = Workload(JOB, (), None, cast(Project, None), "cluster", part_uids=("set", "node"))
+    assert events_of(workload, told) == told[:3]
+    nothing: dict[str, Any] = {"incidents": [], "verdict": None, "ranks": []}
+    for count, sentence in ((4, "exceeded quota"), (2, "the job was refused"), (1, "at first")):
+        assert history.explain_workload(workload, nothing, events_of(workload, told[:count]))["sentence"] == sentence
+    messages = history.create_failure_messages(told)
+    assert history.create_failure_message(messages, "job", ("set", "node")) == "exceeded quota"
+    assert history.create_failure_message(messages, "job", ()) == "at first"
+    assert history.create_failure_message(messages, "unknown", ()) == ""
+
+
 def test_events_do_not_cost_their_number_times_that_of_pods() -> None:
     """2,400 events and 40 pods held the event loop for 89 ms."""
     looked = 0

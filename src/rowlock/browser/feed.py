@@ -29,6 +29,7 @@ from rowlock.rest.informers import InformerCache
 from rowlock.rest.rights import Rights
 from rowlock.workloads import runai_json
 from rowlock.workloads.figures.times import count_idle_gpus
+from rowlock.workloads.history import create_failure_message
 from rowlock.workloads.projects import Project
 
 HEARTBEAT_S = 15.0
@@ -140,7 +141,7 @@ class WorkloadFeed:
             if not entry.row or self._entries.get(uid) is not entry:
                 continue
             phase = self._cache.phase(uid)
-            if phase == "Pending" and not self._cache.status(uid).message:
+            if phase in ("Pending", "Creating") and not self._cache.status(uid).message:
                 silent.append((uid, entry.scope[0]))
             is_timed = phase in ("Running", "Degraded")
             is_fresh = phase == "Failed" and self._clock() - entry.changed_at < _LAST_WORDS_S
@@ -151,8 +152,11 @@ class WorkloadFeed:
             messages = await failure_messages(self._api, self._events, namespace)
             for uid, own in silent:
                 current = self._entries.get(uid)
-                if own == namespace and current and current.create_failure != messages.get(uid, ""):
-                    current.create_failure = messages.get(uid, "")
+                if own != namespace or not current:
+                    continue
+                told = create_failure_message(messages, uid, self._cache.part_uids(uid))
+                if current.create_failure != told:
+                    current.create_failure = told
                     self._note_change(uid)
 
     def _figures(self, uid: str, entry: _Entry) -> tuple[int | None, float]:

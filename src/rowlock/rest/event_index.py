@@ -20,7 +20,7 @@ from rowlock.api import Api, Change, Page
 from rowlock.controllers.turn_budget import TurnBudget
 from rowlock.errors import ApiError, Expired, Forbidden
 from rowlock.objects import Object
-from rowlock.workloads.history import FAILED_CREATE, create_failure_messages, events_of
+from rowlock.workloads.history import create_failure_messages, events_of, tells_failed_create
 from rowlock.workloads.runai_json import Workload
 
 MAX_EVENTS = 60_000
@@ -40,7 +40,7 @@ class _EventNamespace:
     subjects: dict[str, str] = field(default_factory=dict)
     """Name of the event → name of the object."""
     failed_creates: set[str] = field(default_factory=set)
-    """Names of the events that report a failed creation of a pod."""
+    """Names of the events that report a failed creation."""
 
 
 class EventIndex:
@@ -121,7 +121,7 @@ class EventIndex:
         metadata = {field: value for field, value in objects.meta(event).items() if field != "managedFields"}
         space.events[subject][event_name] = msgspec.json.encode({**event, "metadata": metadata})
         space.subjects[event_name] = subject
-        if str(event.get("reason")).startswith(FAILED_CREATE):
+        if tells_failed_create(event):
             space.failed_creates.add(event_name)
         self._count += 1
 
@@ -161,7 +161,7 @@ async def workload_events(api: Api, index: EventIndex | None, workload: Workload
 
 
 async def failure_messages(api: Api, index: EventIndex | None, namespace: str) -> dict[str, str]:
-    """Job's uid → why one of its pods could not be created; {} if the caller or this server may not list events."""
+    """Uid of a job or of a part → why something that it makes could not be created; {} if the caller or this server may not list events."""
     if index is not None and index.is_complete:
         return create_failure_messages(index.failed_creates(namespace))
     try:

@@ -319,7 +319,7 @@ class InformerCache:
         job_pods = self.pods_of(uid)
         group, cluster = self.group_of(uid), self.cluster
         look_up = self.pod_usage.latest if self.pod_usage is not None else None
-        more = (self.clock, self.diagnosis_message, look_up, self.guaranteed_seconds)
+        more = (self.clock, self.diagnosis_message, look_up, self.guaranteed_seconds, self.part_uids(uid))
         return Workload(job, job_pods, group, project, cluster, self.card_memory, *more)
 
     def job(self, uid: str) -> Object | None:
@@ -363,6 +363,14 @@ class InformerCache:
     def own_pods(self, uid: str) -> list[Object]:
         """The same in no order. A pod in another namespace that names this job as its owner is not included."""
         return self._parts.pods_of(uid, self._jobs[uid][1].namespace if uid in self._jobs else None)
+
+    def part_uids(self, uid: str) -> tuple[str, ...]:
+        """The uids of the parts of the job of this uid, as far as they or their pods exist; () for jobs without parts."""
+        return tuple(self._parts.members(uid))[1:]
+
+    def parts_of(self, job: Object) -> list[Object]:
+        """The JobSet and the Jobs between a set and its pods that exist, each after its owner; [] for other jobs."""
+        return self._parts.parts_of(job)
 
     def owner_uid(self, pod: Object) -> str:
         """The uid of a pod's workload: its owner, or the workload that the owner is a part of; "" for a pod without an owner."""

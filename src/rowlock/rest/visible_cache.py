@@ -131,6 +131,12 @@ class VisibleCache(InformerCache):
         pods = self._base.own_pods(uid)
         return [pod for pod in pods if self._rights.allows("list", kinds.POD, objects.namespace(pod))]
 
+    def part_uids(self, uid: str) -> tuple[str, ...]:
+        return self._base.part_uids(uid)
+
+    def parts_of(self, job: Object) -> list[Object]:
+        return [part for part in self._base.parts_of(job) if self._sees(part)]
+
     def owner_uid(self, pod: Object) -> str:
         return self._base.owner_uid(pod)
 

@@ -232,7 +232,9 @@ async def ensure_name_is_free(cache: InformerCache, project: Project, name: str)
 async def show(call: RestCall) -> Any:
     """GET /workloads/{id}: one workload of any type. Raises NotFound."""
     call.validate_query()
-    body = runai_json.workload_detail_json(find_workload(call))
+    workload = find_workload(call)
+    body = runai_json.workload_detail_json(workload)
+    await _fill_creation_failures(call, [workload], [body])
     extra, nodes = body["additionalFields"], call.context.cache.nodes()
     is_simulated = any(objects.name(node) in extra["nodes"] and has_simulated_gpus(node) for node in nodes)
     return {**body, "additionalFields": {**extra, "gpusSimulated": is_simulated}}
@@ -379,14 +381,16 @@ async def _fill_creation_failures(
     """Add the reason to pending workloads whose pods the operator cannot create."""
     messages: dict[str, dict[str, str]] = {}
     for workload, body in zip(page_workloads, bodies, strict=True):
-        if body["phase"] == "Pending" and not body["phaseMessage"]:
+        if body["phase"] in ("Pending", "Creating") and not body["phaseMessage"]:
             namespace = objects.namespace(workload.job)
             if call.rights is not None and not call.rights.allows("list", kinds.EVENT, namespace):
                 continue
             if namespace not in messages:
                 context = call.context
                 messages[namespace] = await failure_messages(context.api, context.events, namespace)
-            body["phaseMessage"] = messages[namespace].get(objects.uid(workload.job), "")
+            body["phaseMessage"] = workload_history.create_failure_message(
+                messages[namespace], objects.uid(workload.job), workload.part_uids
+            )
 
 
 def _list_body(name: str, items: list[Any], next_offset: int | None) -> dict[str, Any]:

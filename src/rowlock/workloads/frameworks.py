@@ -17,7 +17,7 @@ from rowlock.training.framework import Framework
 from rowlock.training.frameworks import registry
 from rowlock.training.jobset.model import pods_at_a_time, replicas
 from rowlock.training.model import EVALUATOR, PS, WORKER
-from rowlock.training.trainjob.model import DATASET_STEP, MODEL_STEP, STEP_LABEL
+from rowlock.training.trainjob.model import DATASET_STEP, MODEL_STEP, STEP_LABEL, TRAINER_STEP
 
 FRAMEWORKS: tuple[Framework, ...] = tuple(
     registry.FRAMEWORKS[kind] for kind in (PYTORCHJOB, TFJOB, MPIJOB, XGBOOSTJOB, JAXJOB)
@@ -87,10 +87,19 @@ def ranked_job(job: Object) -> str:
     return str(working[0].get("name")) if is_indexed else ""
 
 
+def _order_in_job(replicated: Mapping[str, Any]) -> int:
+    step = _step_of(replicated)
+    return 2 if step in (DATASET_STEP, MODEL_STEP) else int(step != TRAINER_STEP)
+
+
+def _step_of(replicated: Mapping[str, Any]) -> str:
+    """Which step of a TrainJob a replicated job is; "" if it is none."""
+    return str(objects.dig(replicated, "template.metadata.labels", {}).get(STEP_LABEL) or "")
+
+
 def is_initializer(replicated: Mapping[str, Any]) -> bool:
     """Whether a replicated job fetches the data or the model of a TrainJob, before the others start."""
-    step = objects.dig(replicated, "template.metadata.labels", {}).get(STEP_LABEL)
-    return step in (DATASET_STEP, MODEL_STEP)
+    return _step_of(replicated) in (DATASET_STEP, MODEL_STEP)
 
 
 def _replicated_jobs(job: Object) -> list[Mapping[str, Any]]:
@@ -111,7 +120,7 @@ def succeeded_condition(job: Object) -> str:
 
 def replica_specs(job: Object) -> Mapping[str, Any]:
     """The `...ReplicaSpecs` of a job of any kind; {} if it has none. For a batch/v1 Job: one entry of workers, as many as run at
-    a time. For a set: one entry per replicated job."""
+    a time. For a set: one entry per replicated job, first the one that trains, last those that fetch its data and model."""
     if is_batch_job(job):
         spec = job.get("spec") or {}
         return {WORKER: {"replicas": pods_at_a_time(spec), "template": spec.get("template") or {}}}
@@ -121,7 +130,7 @@ def replica_specs(job: Object) -> Mapping[str, Any]:
                 "replicas": replicas(one) * pods_per_job(one),
                 "template": objects.dig(one, "template.spec.template", {}),
             }
-            for one in _replicated_jobs(job)
+            for one in sorted(_replicated_jobs(job), key=_order_in_job)
         }
     for field, value in (job.get("spec") or {}).items():
         if field.endswith("ReplicaSpecs") and isinstance(value, dict | Mapping):

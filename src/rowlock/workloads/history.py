@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from rowlock import objects
 from rowlock.answers import workloads as answers
 from rowlock.objects import Object
-from rowlock.workloads.frameworks import ROLES, is_suspended
+from rowlock.workloads.frameworks import ROLES, has_jobs, is_suspended
 from rowlock.workloads.phase import (
     EARLY_STOP_ANNOTATION,
     STARTED_BY_ANNOTATION,
     STOPPED_WITH_SWEEP_ANNOTATION,
     is_queued,
+    joined,
     pending_message,
+    retry_sentence,
+    waiting_step,
 )
 from rowlock.workloads.run_options.start_order import order_sentence
 from rowlock.workloads.run_options.time_limit import end_reason
@@ -51,14 +54,16 @@ def event_order(event: Object) -> tuple[str, int]:
     return event_time(event)[:19], objects.revision(event)
 
 
-FAILED_CREATE = "FailedCreate"
-"""Prefix of the reasons of Events about failed creations."""
+def tells_failed_create(event: Object) -> bool:
+    """Whether the Event is about something that a job needs and that could not be created: a pod, or what stands between it and a pod."""
+    reason = str(event.get("reason"))
+    return reason.startswith("FailedCreate") or reason.endswith("CreationFailed")
 
 
 def events_of(workload: Workload, events: Iterable[Object]) -> list[Object]:
-    """The events about the job, its pods (deleted ones by name) or its pod group, oldest first. There may be ten thousand."""
+    """The events about the job, its parts, its pods (deleted ones by name) or its pod group, oldest first. There may be ten thousand."""
     job, name, namespace = workload.job, objects.name(workload.job), objects.namespace(workload.job)
-    uids = {uid for uid in (objects.uid(job), *map(objects.uid, workload.pods)) if uid}
+    uids = {uid for uid in (objects.uid(job), *workload.part_uids, *map(objects.uid, workload.pods)) if uid}
     pod_group, created = f"pg-{name}-{objects.uid(job)}", str(objects.meta(job).get("creationTimestamp") or "")
     found = []
     for event in events:
@@ -196,7 +201,7 @@ def explanation(workload: Workload, events: Iterable[Object]) -> answers.Explana
     message, reason = pending_message(workload.group, workload.pods)
     group = workload.group or {}
     is_waiting = status.phase in ("Pending", "Creating")
-    sentence = (message if is_waiting else status.message) or ""
+    sentence = (message or _step_sentence(workload) if is_waiting else status.message) or ""
     if status.phase in ("Stopping", "Stopped"):
         sentence = suspended_sentence(workload.job)
     if is_queued(workload.job):
@@ -229,16 +234,17 @@ def explanation(workload: Workload, events: Iterable[Object]) -> answers.Explana
     }
 
 
-def create_failure_message(job: Object, events: Iterable[Object]) -> str:
-    """Why a pod of the job could not be created, from the newest event about it; "" if there is none."""
-    return create_failure_messages(events).get(objects.uid(job), "")
+def create_failure_message(messages: Mapping[str, str], uid: str, parts: Sequence[str]) -> str:
+    """Why a pod of the workload of this uid, or a part of it, could not be created; "" if all could. `messages`: those of
+    `create_failure_messages`; `parts`: the uids of its parts, each after its owner: what the last one says is why the others wait."""
+    return next((messages[one] for one in (*reversed(parts), uid) if one in messages), "") if messages else ""
 
 
 def create_failure_messages(events: Iterable[Object]) -> dict[str, str]:
-    """Job's uid → why a pod of it could not be created; for all jobs in one pass over the events."""
+    """Uid of a job or of a part → why something that it makes could not be created; for all in one pass over the events."""
     newest: dict[str, Object] = {}
     for event in events:
-        if str(event.get("reason")).startswith(FAILED_CREATE):
+        if tells_failed_create(event):
             uid = _regarding_uid(event)
             if uid not in newest or event_order(event) > event_order(newest[uid]):
                 newest[uid] = event
@@ -254,7 +260,7 @@ def explain_workload(workload: Workload, diagnosis: dict[str, Any], events: Iter
     last_failure = failures[-1] if failures else ""
     message, remarks = status.message or "", [str(r["sentence"]) for r in diagnosis.get("remarks", ())]
     if status.phase in ("Pending", "Creating"):
-        sentence = _waiting_sentence(workload, all_events)
+        sentence = _waiting_sentence(workload, all_events, last_failure)
     elif status.phase in ("Stopping", "Stopped"):
         sentence = suspended_sentence(workload.job) + (f" Before that: {last_failure}" if last_failure else "")
     elif status.phase == "Failed":
@@ -274,8 +280,10 @@ def explain_workload(workload: Workload, diagnosis: dict[str, Any], events: Iter
         sentence = f"{verdict['sentence']} Before that: {last_failure}" if last_failure else verdict["sentence"]
     else:
         sentence = last_failure or message or "No problem was found."
+    if status.phase in ("Running", "Degraded", "Initializing") and (step := waiting_step(workload.job, workload.pods)):
+        sentence = sentence if step in sentence else joined(sentence, step)
     if status.phase in ("Running", "Degraded"):
-        sentence = " ".join((sentence, *map(objects.as_sentence, remarks)))
+        sentence = joined(sentence, *map(objects.as_sentence, remarks))
     return {"name": name, "phase": status.phase, "sentence": sentence, **diagnosis, "ends": stops_of(all_events)}
 
 
@@ -323,14 +331,24 @@ def suspended_sentence(job: Object) -> str:
     return f"It is suspended: `rowlock resume {name}` starts it again."
 
 
-def _waiting_sentence(workload: Workload, events: Sequence[Object]) -> str:
-    """Why it does not run yet; and why it was evicted, if it was."""
+def _step_sentence(workload: Workload, last_failure: str = "") -> str:
+    """Why a workload does not run that the scheduler does not hold up: the delay after a failure, what its next step waits for; "" for
+    other reasons."""
+    job, pods = workload.job, workload.pods
+    retry = retry_sentence(job, pods, last_failure) if has_jobs(job) else ""
+    return joined(retry, waiting_step(job, pods))
+
+
+def _waiting_sentence(workload: Workload, events: Sequence[Object], last_failure: str = "") -> str:
+    """Why it does not run yet; and why it was evicted, if it was. `last_failure`: the sentence about its last failure."""
     message, _ = pending_message(workload.group, workload.pods)
     if is_queued(workload.job):
         return queued_sentence(workload.job)
     if is_suspended(workload.job) and (order := order_sentence(workload.job)):
         return order
-    message = message or create_failure_message(workload.job, events) or "It has not been scheduled yet."
+    failure = create_failure_message(create_failure_messages(events), objects.uid(workload.job), workload.part_uids)
+    message = message or failure or _step_sentence(workload, last_failure)
+    message = message or "It has not been scheduled yet."
     evictions = [e for e in events if e.get("reason") == "Evict" and _regarding_uid(e) == objects.uid(workload.job)]
     if not evictions:
         return message

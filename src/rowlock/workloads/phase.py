@@ -15,6 +15,7 @@ The table of phases; the first row that matches counts:
     the minimum of an elastic job runs, while others
       wait for a node                                 Degraded
     a pod is missing or not bound to a node           Pending
+    all have succeeded, and a step of a set waits     Pending
     all bound, not all ready                          Initializing
 
 The words for `STATUS` (V1's and kubectl's) come from the pods: a container's reason takes precedence over the pod's phase.
@@ -30,6 +31,7 @@ from rowlock import objects
 from rowlock.answers.workloads import Phase
 from rowlock.objects import Object
 from rowlock.scheduling.model.from_objects import LAST_START_ANNOTATION
+from rowlock.training.jobset.dependencies import waiting_sentence
 from rowlock.training.jobset.model import REPLICATED_JOB_KEY
 from rowlock.workloads.frameworks import (
     desired_pods,
@@ -143,6 +145,8 @@ def _active_phase(job: Object, pods: Sequence[Object], group: Object | None) -> 
     if _waits_to_grow(job, pods, group):
         return "Degraded", objects.condition(job, "Running")
     if len(pods) < desired or not all((p.get("spec") or {}).get("nodeName") for p in pods):
+        return "Pending", None
+    if counts.succeeded == len(pods) and waiting_step(job, pods):
         return "Pending", None
     return ("Degraded" if _has_restarted(pods) and _is_broken(pods) else "Initializing"), None
 
@@ -276,19 +280,31 @@ def _explanation(
             return order, "WaitsForItsTurn"
         message, reason = pending_message(group, pods)
         if not message and has_jobs(job):
-            return _retry_sentence(job, pods), ""
+            return joined(retry_sentence(job, pods), waiting_step(job, pods) if phase == "Pending" else ""), ""
         return f"{_eviction_note(group)}{message}", reason
     if phase == "Degraded" and _waits_to_grow(job, pods, group):
         message, reason = pending_message(group, pods)
         running = f"Meanwhile {count_pods(pods).running} of {desired_pods(job)} pods run."
         return f"{message} {running}".strip(), reason
     if phase in ("Initializing", "Degraded"):
-        return _container_sentence(pods)
-    return "", ""
+        message, reason = _container_sentence(pods)
+        return joined(message, waiting_step(job, pods)), reason
+    return waiting_step(job, pods) if phase == "Running" else "", ""
 
 
-def _retry_sentence(job: Object, pods: Sequence[Object]) -> str:
-    """Why a batch/v1 Job, or one of a set, has no pod now: the back-off delay after a failure."""
+def joined(*sentences: str) -> str:
+    """Those that are not empty, as one text."""
+    return " ".join(filter(None, sentences))
+
+
+def waiting_step(job: Object, pods: Sequence[Object]) -> str:
+    """Which replicated job of a set has not begun because it waits for others, and for what; "" if none, and for other jobs."""
+    return waiting_sentence(job, {objects.labels(pod).get(REPLICATED_JOB_KEY) for pod in pods}) if is_set(job) else ""
+
+
+def retry_sentence(job: Object, pods: Sequence[Object], failure: str = "") -> str:
+    """Why a batch/v1 Job, or one of a set, has no pod now: the back-off delay after a failure; "" if it has one. `failure`: a sentence
+    about that failure, if more is known of it than the pod's status says."""
     failed = sorted(
         (p for p in pods if objects.phase(p) == "Failed"), key=lambda p: str(objects.meta(p)["creationTimestamp"])
     )
@@ -298,7 +314,8 @@ def _retry_sentence(job: Object, pods: Sequence[Object]) -> str:
     spec = objects.dig(replicated_job(job, role), "template.spec", {}) if is_set(job) else job.get("spec") or {}
     limit = spec.get("backoffLimitPerIndex", spec.get("backoffLimit", 6))
     count = f"{len(failed)} {'pod has' if len(failed) == 1 else 'pods have'} failed, {limit} may"
-    return f"{_failure_sentence(_failures(failed[-1:], 'state'))} The next pod is made after a delay of 10 s that doubles with each failure ({count}).".strip()
+    delay = f"The next pod is made after a delay of 10 s that doubles with each failure ({count})."
+    return joined(failure or _failure_sentence(_failures(failed[-1:], "state")), delay)
 
 
 def first_failure(pods: Sequence[Object]) -> str:

@@ -67,6 +67,8 @@ class Workload:
     """Pod's uid → its latest usage; None if usage is not measured."""
     guaranteed_seconds: Callable[[str], float] = _no_guarantee
     """Queue → seconds after its start for which a preemptible gang is protected from preemption."""
+    part_uids: Sequence[str] = ()
+    """The uids of what stands between a set and its pods: the JobSet of a TrainJob, the Jobs of a set."""
 
     def status(self) -> WorkloadStatus:
         """The status; its message is the diagnosis, if there is one."""

@@ -208,10 +208,46 @@ def test_data_that_cannot_be_fetched_is_the_reason(machine: Cluster, tmp_path: P
     }
     apply(machine, tmp_path / "runtime.json", initialized_runtime())
     apply(machine, tmp_path / "job.json", job)
-    machine.until(
-        lambda: "'s3://bucket/rows', and what stands for" in machine.run("rowlock", "why", "unfetched"),
-        lambda: machine.run("rowlock", "why", "unfetched"),
-        120,
-    )
+
+    def told() -> str:
+        return machine.run("rowlock", "why", "unfetched").splitlines()[0]
+
+    machine.until(lambda: "'s3://bucket/rows', and what stands for" in told(), told, 120)
+    assert told().startswith("dataset-initializer-0 (pod unfetched-dataset-initializer-0-0-"), told()
+    assert "ended with exit code 1" in told()
+    assert told().endswith("node starts when dataset-initializer has completed."), told()
+    (row,) = machine.json("rowlock", "list", "--json")
+    assert row["phaseMessage"].endswith("node starts when dataset-initializer has completed."), row["phaseMessage"]
     machine.run("rowlock", "delete", "unfetched")
     gone(machine, "unfetched")
+
+
+def test_a_step_that_never_starts_says_so(machine: Cluster, tmp_path: Path) -> None:
+    """The check of JobSet's webhook lets a replicated job depend on itself."""
+    jobs = job_set("waits", "", a=1, b=1)
+    jobs["spec"]["replicatedJobs"][1]["dependsOn"] = [{"name": "b", "status": "Complete"}]
+    apply(machine, tmp_path / "objects.json", jobs)
+    never = "b never starts: its dependsOn names b itself."
+    machine.until(lambda: never in machine.run("rowlock", "list"), lambda: machine.run("rowlock", "list"))
+    assert machine.run("rowlock", "why", "waits").splitlines()[0] == never
+    assert never in machine.run("rowlock", "explain", "waits")
+    machine.run("rowlock", "delete", "waits")
+    gone(machine, "waits")
+
+
+def test_what_keeps_a_trainjob_from_having_pods_is_told(machine: Cluster, tmp_path: Path) -> None:
+    """A quota refuses the pods of its Job, which is not the TrainJob's own event."""
+    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "none"}, "spec": {"hard": {"pods": "0"}}}
+    apply(machine, tmp_path / "objects.json", quota, train_job("refused", SPEAK))
+    try:
+        for face in ("list", "why", "explain", "describe"):
+            name = () if face == "list" else ("refused",)
+            machine.until(
+                lambda: "exceeded quota: none" in machine.run("rowlock", face, *name),  # noqa: B023
+                lambda: machine.run("rowlock", face, *name),  # noqa: B023
+            )
+    finally:
+        machine.api("DELETE", f"/api/v1/namespaces/{SPACE}/resourcequotas/none")
+    machine.run("rowlock", "wait", "refused", "--for", "running", "--timeout", "120s")
+    machine.run("rowlock", "delete", "refused")
+    gone(machine, "refused")

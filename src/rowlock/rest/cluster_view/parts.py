@@ -101,25 +101,22 @@ class Parts:
             uid = self._parents.get(uid, uid)
         return uid
 
-    def _members(self, uid: str, levels: int = _LEVELS) -> Iterator[str]:
-        """The uids of a workload and of its parts."""
+    def members(self, uid: str, levels: int = _LEVELS) -> Iterator[str]:
+        """The uids of a workload, which comes first, and of its parts."""
         yield uid
         for part in self._parts.get(uid, ()) if levels else ():
-            yield from self._members(part, levels - 1)
+            yield from self.members(part, levels - 1)
 
     def pods_of(self, uid: str, home: str | None) -> list[Object]:
         """The pods of the workload of this uid, unordered; only those in the namespace `home` unless that is None."""
         keys = (
-            key
-            for one in self._members(uid)
-            for key in self._pods.get(one, ())
-            if home is None or key.namespace == home
+            key for one in self.members(uid) for key in self._pods.get(one, ()) if home is None or key.namespace == home
         )
         return [pod for key in keys if (pod := self._get(kinds.POD, *key)) is not None]
 
     def group_of(self, uid: str) -> Object | None:
         """The workload's pod group; of several, the first that has not started; None if there is none."""
-        keys = (key for one in self._members(uid) for key in self._groups.get(one, ()))
+        keys = (key for one in self.members(uid) for key in self._groups.get(one, ()))
         groups = (group for key in keys if (group := self._get(kinds.POD_GROUP, *key)) is not None)
         return min(groups, key=group_order, default=None)
 
@@ -131,6 +128,10 @@ class Parts:
             parts = [one for part in parts for one in self._present_parts(part)]
         began = min((str(one) for part in parts if (one := objects.dig(part, "status.startTime", ""))), default="")
         return {**job, "status": {**(job.get("status") or {}), "startTime": began}} if began else job
+
+    def parts_of(self, job: Object) -> list[Object]:
+        """The parts of a workload that exist, each before its own parts: the JobSet of a TrainJob, the Jobs of a set."""
+        return [one for part in self._present_parts(job) for one in (part, *self._present_parts(part))]
 
     def _present_parts(self, job: Object) -> list[Object]:
         found = self._parts.get(objects.uid(job))

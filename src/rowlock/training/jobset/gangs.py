@@ -33,6 +33,7 @@ from rowlock.objects import annotations as annotations_of
 from rowlock.training.batch_job.gang import gang_name, members, runs_together
 from rowlock.training.batch_job.model import parse_batch_job
 from rowlock.training.job_changes import owner_keys
+from rowlock.training.jobset.dependencies import is_in_order
 from rowlock.training.jobset.jobs import job_name
 from rowlock.training.jobset.model import (
     CONTROLLER,
@@ -103,7 +104,7 @@ def _group_name(jobset: Object, replicated_job: str, alone: Collection[str]) -> 
 def starts_alone(jobset: Object) -> frozenset[str]:
     """The names of the replicated jobs that start apart from others: all where they start in order, else those that wait for others."""
     jobs = dig(jobset, "spec.replicatedJobs", None) or ()
-    in_order = dig(jobset, "spec.startupPolicy.startupPolicyOrder", "") == "InOrder"
+    in_order = is_in_order(jobset)
     return frozenset(job["name"] for job in jobs if in_order or job.get("dependsOn"))
 
 

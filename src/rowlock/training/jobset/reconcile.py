@@ -25,6 +25,7 @@ from rowlock.objects import (
 )
 from rowlock.training.dependents.pods import pods_per_look
 from rowlock.training.jobset import policies
+from rowlock.training.jobset.dependencies import is_in_order, unmet
 from rowlock.training.jobset.jobs import SetNumbers, claims_of, job_name, service_of
 from rowlock.training.jobset.model import (
     COMPLETED,
@@ -141,7 +142,7 @@ def _make(observed: ObservedSet, outcome: SetOutcome) -> Iterator[Write]:
         if name(claim) not in observed.claims:
             refused = Record(jobset, "Warning", "PVCCreationFailed", "{error}", SOURCE)
             yield Create(PERSISTENT_VOLUME_CLAIM, claim, (refused,))
-    is_in_order = dig(jobset, "spec.startupPolicy.startupPolicyOrder", "") == "InOrder"
+    has_order = is_in_order(jobset)
     all_started = True
     counts = {one["name"]: one for one in outcome.status["replicatedJobsStatus"]}
     sizes = {one["name"]: replicas(one) for one in observed.replicated_jobs}
@@ -151,16 +152,16 @@ def _make(observed: ObservedSet, outcome: SetOutcome) -> Iterator[Write]:
         jobs = own.get(job["name"], ())
         if observed.is_suspended:
             yield from _suspend(jobs)
-        if not _may_start(job, counts, sizes):
+        if any(unmet(job, counts, sizes)):
             continue
         yield from missing.take(position)
         if observed.is_suspended:
             continue
         yield from _resume(jobs, job)
-        if is_in_order and any(map(_completes_next, jobs)):
+        if has_order and any(map(_completes_next, jobs)):
             all_started = False
             break
-        if is_in_order and not _has_started(job, counts):
+        if has_order and not _has_started(job, counts):
             outcome.lower(STARTED)
             outcome.set_condition(
                 STARTING, True, "InOrderStartupPolicyInProgress", "in order startup policy is in progress"
@@ -172,24 +173,11 @@ def _make(observed: ObservedSet, outcome: SetOutcome) -> Iterator[Write]:
         outcome.set_condition(SUSPENDED, True, "SuspendedJobs", "jobset is suspended")
     elif all_started:
         outcome.set_condition(SUSPENDED, False, "ResumeJobs", "jobset is resumed")
-        if is_in_order:
+        if has_order:
             outcome.lower(STARTING)
             outcome.set_condition(
                 STARTED, True, "InOrderStartupPolicyCompleted", "in order startup policy has completed"
             )
-
-
-def _may_start(job: Json, counts: Mapping[str, Json], sizes: Mapping[str, int]) -> bool:
-    """Whether all dependencies of the replicated job are ready or complete, as it requires. `counts`, `sizes`: by the names of replicated
-    jobs, their status and number of Jobs."""
-    for dependency in job.get("dependsOn") or ():
-        count = counts.get(dependency["name"])
-        if count is None:
-            return False
-        done = count["succeeded"] + (count["ready"] + count["failed"] if dependency.get("status") == "Ready" else 0)
-        if done < sizes[dependency["name"]]:
-            return False
-    return True
 
 
 def _has_started(job: Json, counts: Mapping[str, Json]) -> bool:
