@@ -273,22 +273,25 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """Create an object. If the API refuses, `failure_records` are recorded, with `{error}` replaced by the API's message."""
+    """Create an object. If the API refuses, `failure_records` are recorded, with `{error}` replaced by the API's message. `manager`: as of
+    WriteOptions."""
 
     kind: Kind
     object: Object
     failure_records: tuple[Record, ...] = ()
+    manager: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Update:
     """Replace the whole object; it carries the resourceVersion that the decision was based on. `failure_records`: as of Create, but none for
-    a Conflict, after which the decision is made again."""
+    a Conflict, after which the decision is made again. `manager`: as of WriteOptions."""
 
     kind: Kind
     object: Object
     subresource: str = ""
     failure_records: tuple[Record, ...] = ()
+    manager: str = ""
 
 
 @dataclass(frozen=True, slots=True)

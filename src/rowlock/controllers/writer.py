@@ -105,9 +105,10 @@ async def execute_write(api: Api, write: ApiWrite, sequence: WriteSequence | Non
     a refused one, later ones raise NotTried."""
     match write:
         case Create():
-            return await api.create(write.kind, write.object, options=WriteOptions(sequence=sequence))
+            options = WriteOptions(sequence=sequence, manager=write.manager)
+            return await api.create(write.kind, write.object, options=options)
         case Update():
-            options = WriteOptions(sequence=sequence)
+            options = WriteOptions(sequence=sequence, manager=write.manager)
             return await api.update(write.kind, write.object, subresource=write.subresource, options=options)
         case Patch(kind, namespace, name, patch):
             return await api.patch(kind, namespace, name, patch, type=write.type, subresource=write.subresource)

@@ -44,6 +44,8 @@ from rowlock.training.trainjob.ssh_keys import POLL_SECONDS, KeyNotReady, make_k
 SOURCE = "trainjob-controller"
 _FAILED = "TrainJobResourcesCreationFailed"
 _FAILURE = "TrainJob resources reconciliation failed: {}"
+_MANAGER = "trainer"
+"""Trainer's field manager, in whose name JobSets are written: what it owns of one is told from what others have added."""
 _LONGEST = 950
 """Maximum length of an error message in an event."""
 
@@ -125,9 +127,9 @@ class TrainJobController:
             elif not is_settled and known.get("spec") != obj["spec"] and is_controlled_by(known, uid(trainjob)):
                 yield Update(kind, {**known, "spec": obj["spec"]})
         if jobset is None:
-            yield Create(JOB_SET, wanted, refused)
+            yield Create(JOB_SET, wanted, refused, manager=_MANAGER)
         elif not is_settled and is_controlled_by(jobset, uid(trainjob)):
-            yield Update(JOB_SET, _with_wishes(jobset, wanted), failure_records=refused)
+            yield Update(JOB_SET, _with_wishes(jobset, wanted), failure_records=refused, manager=_MANAGER)
 
     def _mpi_parts(self, plan: TrainPlan) -> Iterator[tuple[Kind, str, Callable[[TrainPlan], Object]]]:
         """Kind, name and maker of what an MPI job needs. A maker is called where the object is missing, so that there is one key a job."""
@@ -173,13 +175,23 @@ def _misses_parts(view: View, trainjob: Object, jobset: Object | None, pod_group
 
 
 def _with_wishes(jobset: Object, wanted: Object) -> Object:
-    """The existing JobSet with the wanted spec, labels and annotations."""
-    marks = {
-        part: {**(meta(jobset).get(part) or {}), **meta(wanted)[part]}
-        for part in ("labels", "annotations")
-        if part in meta(wanted)
-    }
-    return {**jobset, "metadata": {**meta(jobset), **marks}, "spec": default_jobset(wanted)["spec"]}
+    """The existing JobSet with the wanted spec, labels and annotations, without those that a patch brought that is gone. What others have
+    added stays."""
+    marks = {}
+    for part in ("labels", "annotations"):
+        own = _managed_keys(jobset, part)
+        others = {key: value for key, value in (meta(jobset).get(part) or {}).items() if key not in own}
+        if found := {**others, **(meta(wanted).get(part) or {})}:
+            marks[part] = found
+    rest = {field: value for field, value in meta(jobset).items() if field not in ("labels", "annotations")}
+    return {**jobset, "metadata": {**rest, **marks}, "spec": default_jobset(wanted)["spec"]}
+
+
+def _managed_keys(jobset: Object, part: str) -> set[str]:
+    """The labels or annotations (`part`) that this controller has given the JobSet, and nobody else has changed."""
+    entries = (entry for entry in meta(jobset).get("managedFields") or () if entry.get("manager") == _MANAGER)
+    fields = (dig(entry, f"fieldsV1.f:metadata.f:{part}", None) or {} for entry in entries)
+    return {key.removeprefix("f:") for found in fields for key in found if key.startswith("f:")}
 
 
 def _stop(trainjob: Object, jobset: Object | None) -> Iterator[Write]:
