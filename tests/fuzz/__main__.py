@@ -13,6 +13,7 @@ from pathlib import Path
 from random import Random
 
 from tests.fuzz.checks import attacked, fuzz
+from tests.fuzz.jobs import play_at_random
 from tests.fuzz.parsers import parse_at_random
 from tests.fuzz.requests import made
 
@@ -28,8 +29,8 @@ def main() -> int:
                 print(request, *attack.ask(request), sep="\n")
             return 0
         print(f"{seconds:.0f} s of requests at random, seed {seed}", flush=True)
-        found = fuzz(Path(place), seed, seconds * 0.9)
-    wrong = [*found.wrong, *parse_at_random(seed, seconds * 0.1)]
+        found = fuzz(Path(place), seed, seconds * 0.8)
+    wrong = [*found.wrong, *parse_at_random(seed, seconds * 0.1), *play_at_random(seed, seconds * 0.1)[1]]
     statuses = ", ".join(f"{n} × {code}" for code, n in sorted(found.statuses.items()))
     print(f"{found.asked} requests: {statuses}")
     print("\n".join(wrong) or "nothing found")

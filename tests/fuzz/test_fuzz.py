@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.fuzz.checks import Attack, attacked, fuzz
+from tests.fuzz.jobs import SPECS, followed, head, play_at_random
 from tests.fuzz.parsers import parse_at_random
 from tests.fuzz.requests import Request
 
 from rowlock import quantity
 from rowlock.errors import BadRequest
+from rowlock.kinds import Kind
 
 CONFIGS = "/api/v1/namespaces/default/configmaps"
 JSON = {"Content-Type": "application/json"}
@@ -28,6 +31,19 @@ def test_requests_at_random_find_nothing(tmp_path: Path) -> None:
 def test_parsers_find_nothing() -> None:
     wrong = parse_at_random("make test", seconds=2.0, count=200)
     assert not wrong, "\n".join(wrong)
+
+
+def test_jobs_that_are_almost_right_break_no_controller() -> None:
+    seen, wrong = play_at_random("make test", seconds=30.0, count=80)
+    assert not wrong, "\n".join(wrong)
+    for kind in SPECS:
+        assert seen.get((kind.name, True)) and seen.get((kind.name, False)), seen
+
+
+@pytest.mark.parametrize("kind", SPECS, ids=lambda kind: kind.name)
+def test_the_jobs_are_right_before_something_is_replaced(kind: Kind) -> None:
+    obj = {**head(kind), "metadata": {"name": "j", "namespace": "default"}, "spec": SPECS[kind]}
+    assert asyncio.run(followed(kind, obj))
 
 
 @pytest.fixture(scope="module")

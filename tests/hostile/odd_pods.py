@@ -117,7 +117,7 @@ def draw_job(dice: Random, name: str, mark: dict[str, str]) -> dict[str, Any]:
 
 
 def draw_set(dice: Random, name: str, mark: dict[str, str]) -> dict[str, Any]:
-    """A Job, or a JobSet of one or two replicated jobs, whose pods are odd and whose numbers sometimes are."""
+    """A Job, a CronJob, a JobSet of one or two replicated jobs or a TrainJob, whose pods are odd and whose numbers sometimes are."""
     pod = draw_pod(dice, name, mark)
     pod["spec"]["restartPolicy"] = dice.choice(("Never", "OnFailure"))
     template = {"metadata": {"annotations": pod["metadata"].get("annotations", {})}, "spec": pod["spec"]}
@@ -128,8 +128,13 @@ def draw_set(dice: Random, name: str, mark: dict[str, str]) -> dict[str, Any]:
             ("ttlSecondsAfterFinished", "activeDeadlineSeconds", "backoffLimit", "backoffLimitPerIndex")
         )
         spec[field] = dice.choice(NUMBERS)
-    if dice.random() < 0.5:
+    sort = dice.random()
+    if sort < 0.3:
         return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}, "spec": spec}
+    if sort < 0.45:
+        return _draw_cron(dice, name, spec)
+    if sort < 0.7:
+        return _draw_train_job(dice, name, pod)
     jobs: list[dict[str, Any]] = [{"name": "a", "template": {"spec": spec}}]
     if dice.random() < 0.5:
         jobs.append({"name": dice.choice(("b", *WORDS)), "template": {"spec": copy.deepcopy(spec)}})
@@ -137,6 +142,46 @@ def draw_set(dice: Random, name: str, mark: dict[str, str]) -> dict[str, Any]:
             jobs[1]["dependsOn"] = [{"name": dice.choice(("a", "b")), "status": dice.choice(("Ready", "Complete"))}]
     whole: dict[str, Any] = {"replicatedJobs": jobs, "failurePolicy": {"maxRestarts": dice.choice((0, 1))}}
     return {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": {"name": name}, "spec": whole}
+
+
+def _draw_cron(dice: Random, name: str, job: dict[str, Any]) -> dict[str, Any]:
+    """A CronJob, mostly with a start in each second."""
+    whole: dict[str, Any] = {"schedule": "@every 1s", "jobTemplate": {"spec": job}}
+    if dice.random() < 0.3:
+        whole["schedule"] = dice.choice(("* * * * *", "0 0 30 2 *", "@every 0s", "@every 1e9h", *WORDS))
+    if dice.random() < 0.3:
+        whole["timeZone"] = dice.choice(("Etc/UTC", *WORDS))
+    field = dice.choice(("startingDeadlineSeconds", "successfulJobsHistoryLimit", "failedJobsHistoryLimit"))
+    if dice.random() < 0.3:
+        whole[field] = dice.choice(NUMBERS)
+    whole["concurrencyPolicy"] = dice.choice(("Allow", "Forbid", "Replace"))
+    return {"apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": name}, "spec": whole}
+
+
+def _draw_train_job(dice: Random, name: str, pod: dict[str, Any]) -> dict[str, Any]:
+    """A TrainJob whose patches bring the odd parts of the pod, as far as patches may have them."""
+    work = {**pod["spec"]["containers"][0], "name": "node"}
+    fields = ("image", "command", "args", "env")
+    trainer: dict[str, Any] = {field: work[field] for field in fields if field in work}
+    trainer["numNodes"] = dice.choice((1, 1, 2, 0, -1, 2**31 - 1, 2**63 - 1))  # hundreds of pods are another test's
+    if dice.random() < 0.3:
+        trainer["numProcPerNode"] = dice.choice(NUMBERS)
+    if dice.random() < 0.3:
+        trainer["resourcesPerNode"] = {"limits": {dice.choice(("cpu", *WORDS)): dice.choice(QUANTITIES)}}
+    allowed = ("volumes", "initContainers", "securityContext", "serviceAccountName", "terminationGracePeriodSeconds")
+    patched = {field: pod["spec"][field] for field in allowed if field in pod["spec"]}
+    patched["containers"] = [{"name": "node", "volumeMounts": work["volumeMounts"]}]
+    template = {"metadata": {"annotations": pod["metadata"].get("annotations", {})}, "spec": patched}
+    job = {"name": "node", "template": {"spec": {"template": template}}}
+    patch = {"manager": "odd.example/x", "trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": [job]}}}}
+    runtime = dice.choice(("torch-distributed", "jax-distributed", "xgboost-distributed", "deepspeed-distributed"))
+    spec: dict[str, Any] = {"runtimeRef": {"name": runtime}, "trainer": trainer, "runtimePatches": [patch]}
+    if dice.random() < 0.2:
+        spec[dice.choice(("initializer", "activeDeadlineSeconds", "suspend", "managedBy"))] = dice.choice(
+            ({"dataset": {"storageUri": dice.choice(WORDS)}}, True, *NUMBERS, *WORDS)
+        )
+    head = {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob"}
+    return {**head, "metadata": {"name": name}, "spec": spec}
 
 
 def _draw_program(dice: Random) -> str:

@@ -28,10 +28,12 @@ BATCHES_PER_KILL = 5
 PODS = "/api/v1/namespaces/default/pods"
 JOBS = "/apis/kubeflow.org/v1/namespaces/default/pytorchjobs"
 SETS = {
+    "TrainJob": "/apis/trainer.kubeflow.org/v1alpha1/namespaces/default/trainjobs",
+    "CronJob": "/apis/batch/v1/namespaces/default/cronjobs",
     "Job": "/apis/batch/v1/namespaces/default/jobs",
     "JobSet": "/apis/jobset.x-k8s.io/v1alpha2/namespaces/default/jobsets",
 }
-COLLECTIONS = (JOBS, SETS["JobSet"], SETS["Job"], PODS)
+COLLECTIONS = (JOBS, *(SETS[kind] for kind in ("TrainJob", "JobSet", "CronJob", "Job")), PODS)
 """Those that make others first."""
 
 
@@ -68,9 +70,9 @@ class Siege:
         dice = Random(seed)
         name = "odd-" + seed.rpartition(":")[2]
         sort = dice.random()
-        if sort < 0.6:
+        if sort < 0.5:
             return PODS, draw_pod(dice, name, self.mark)
-        if sort < 0.8:
+        if sort < 0.65:
             return JOBS, draw_job(dice, name, self.mark)
         made = draw_set(dice, name, self.mark)
         return SETS[made["kind"]], made
