@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from tests.ui.conftest import Ui
+from tests.ui.test_terminal import PROMPT
 from tests.ui.test_workloads_page import expect
 
 SPACE = "namespaces/runai-default"
@@ -74,3 +75,89 @@ def test_each_is_stopped_run_and_deleted(ui: Ui, name: str) -> None:
     ui.page.get_by_role("button", name="DELETE").click()
     dialog.get_by_role("button", name="DELETE", exact=True).click()
     expect(row).to_have_count(0)
+
+
+DIVIDES = (
+    "import os, time; print('begun', flush=True); os.environ['JOB_COMPLETION_INDEX'] == '1' and 1 / 0; time.sleep(600)"
+)
+TREES = {
+    "Job": ["Job fails Failed", "Pod fails-1-"],
+    "JobSet": ["JobSet fails Failed", "Job fails-node-0 Failed", "Pod fails-node-0-1-"],
+    "TrainJob": ["TrainJob fails Failed", "JobSet fails Failed", "Job fails-node-0 Failed", "Pod fails-node-0-1-"],
+}
+"""Kind → what stands on the way from the root of its tree to the pod that failed."""
+
+
+def create_failing(ui: Ui, kind: str) -> None:
+    """A job of two ranks, `fails`, whose second divides by zero, so that the whole job fails at once."""
+    container = {"name": "node", "image": "rowlock.dev/host", "command": ["python3", "-c", DIVIDES]}
+    spec = {**job_spec(), "backoffLimit": 0, "template": {"spec": {**POD, "containers": [container]}}}
+    if kind == "Job":
+        ui.cluster.api("POST", f"{BATCH}/jobs", {"metadata": {"name": "fails"}, "spec": spec})
+        return
+    jobs = [{"name": "node", "template": {"spec": spec}}]
+    if kind == "JobSet":
+        head = {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": kind, "metadata": {"name": "fails"}}
+        path = f"/apis/jobset.x-k8s.io/v1alpha2/{SPACE}/jobsets"
+        ui.cluster.api("POST", path, {**head, "spec": {"replicatedJobs": jobs}})
+        return
+    trainer = "/apis/trainer.kubeflow.org/v1alpha1"
+    jobs[0]["template"]["metadata"] = {"labels": {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}}
+    runtime = {"mlPolicy": {"numNodes": 2, "torch": {}}, "template": {"spec": {"replicatedJobs": jobs}}}
+    head = {"apiVersion": trainer.removeprefix("/apis/"), "metadata": {"name": "fails"}}
+    runtimes = f"{trainer}/{SPACE}/trainingruntimes"
+    ui.cluster.api("POST", runtimes, {**head, "kind": "TrainingRuntime", "spec": runtime})
+    reference = {"kind": "TrainingRuntime", "name": "fails"}
+    ui.cluster.api("POST", f"{trainer}/{SPACE}/trainjobs", {**head, "kind": kind, "spec": {"runtimeRef": reference}})
+
+
+@pytest.mark.parametrize("kind", TREES)
+def test_a_failing_one_tells_its_rank_on_every_tab(ui: Ui, kind: str) -> None:
+    create_failing(ui, kind)
+    page, panel, sentence = ui.page, ui.page.get_by_role("complementary"), "ZeroDivisionError"
+    expect(ui.row("fails")).to_contain_text("Failed")
+    expect(ui.row("fails")).to_contain_text("rank 1 (pod fails")
+    expect(ui.row("fails")).to_contain_text(sentence)
+    expect(page.locator("tbody tr")).to_have_count(1)
+    ui.row("fails").get_by_role("link", name="fails", exact=True).click()
+    expect(panel).to_contain_text(sentence)
+    panel.get_by_role("tab", name="Logs").click()
+    expect(panel.get_by_role("log")).to_contain_text("begun")
+    expect(panel.get_by_role("log")).to_contain_text(sentence)
+    panel.get_by_role("tab", name="Structure").click()
+    tree = panel.get_by_role("tabpanel")
+    branch = tree
+    for words in TREES[kind]:
+        branch = branch.get_by_role("listitem").filter(has_text=words).first
+        expect(branch).to_be_visible()
+    label = "batch.kubernetes.io/job-name" if kind == "Job" else "jobset.sigs.k8s.io/jobset-name"
+    expect(tree).to_contain_text(f"-l {label}=fails")
+    ui.picture(f"kinds-{kind}-structure")
+    panel.get_by_role("tab", name="Details").click()
+    expect(panel).to_contain_text("Specification")
+    expect(panel.get_by_role("alert")).to_have_count(0)
+    ui.picture(f"kinds-{kind}-failed-details")
+    panel.get_by_role("tab", name="Pods").click()
+    expect(panel.get_by_role("row", name="fails").nth(1)).to_contain_text("rank 1")
+    ui.row("fails").get_by_role("checkbox").check()
+    page.get_by_role("button", name="DELETE").click()
+    page.get_by_role("dialog").get_by_role("button", name="DELETE", exact=True).click()
+    expect(ui.row("fails")).to_have_count(0)
+    page.get_by_role("link", name="Deleted", exact=True).click()
+    expect(ui.row("fails")).to_contain_text("Failed")
+    ui.picture(f"kinds-{kind}-deleted")
+
+
+def test_a_terminal_is_in_the_rank_that_was_chosen(ui: Ui) -> None:
+    create_all(ui)
+    panel = ui.page.get_by_role("complementary")
+    for name in ("indexed", "pair", "trains"):
+        expect(ui.row(name)).to_contain_text("Running")
+        ui.row(name).get_by_role("link", name=name, exact=True).click()
+        panel.get_by_role("tab", name="Pods").click()
+        panel.get_by_role("link", name="Terminal of ").nth(1).click()
+        panel.get_by_role("button", name="CONNECT").click()
+        screen = panel.get_by_role("group", name="Terminal").locator(".xterm-rows")
+        expect(screen).to_contain_text(PROMPT)
+        ui.page.keyboard.type("echo index-$JOB_COMPLETION_INDEX\n")
+        expect(screen).to_contain_text("index-1")
