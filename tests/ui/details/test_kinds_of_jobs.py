@@ -95,7 +95,7 @@ def create_failing(ui: Ui, kind: str) -> None:
     if kind == "Job":
         ui.cluster.api("POST", f"{BATCH}/jobs", {"metadata": {"name": "fails"}, "spec": spec})
         return
-    jobs = [{"name": "node", "template": {"spec": spec}}]
+    jobs: list[dict[str, Any]] = [{"name": "node", "template": {"spec": spec}}]
     if kind == "JobSet":
         head = {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": kind, "metadata": {"name": "fails"}}
         path = f"/apis/jobset.x-k8s.io/v1alpha2/{SPACE}/jobsets"
