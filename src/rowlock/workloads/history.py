@@ -14,7 +14,7 @@ from rowlock.workloads.phase import (
     STARTED_BY_ANNOTATION,
     STOPPED_WITH_SWEEP_ANNOTATION,
     is_queued,
-    joined,
+    join_sentences,
     pending_message,
     retry_sentence,
     waiting_step,
@@ -281,9 +281,9 @@ def explain_workload(workload: Workload, diagnosis: dict[str, Any], events: Iter
     else:
         sentence = last_failure or message or "No problem was found."
     if status.phase in ("Running", "Degraded", "Initializing") and (step := waiting_step(workload.job, workload.pods)):
-        sentence = sentence if step in sentence else joined(sentence, step)
+        sentence = sentence if step in sentence else join_sentences(sentence, step)
     if status.phase in ("Running", "Degraded"):
-        sentence = joined(sentence, *map(objects.as_sentence, remarks))
+        sentence = join_sentences(sentence, *map(objects.as_sentence, remarks))
     return {"name": name, "phase": status.phase, "sentence": sentence, **diagnosis, "ends": stops_of(all_events)}
 
 
@@ -336,7 +336,7 @@ def _step_sentence(workload: Workload, last_failure: str = "") -> str:
     other reasons."""
     job, pods = workload.job, workload.pods
     retry = retry_sentence(job, pods, last_failure) if has_jobs(job) else ""
-    return joined(retry, waiting_step(job, pods))
+    return join_sentences(retry, waiting_step(job, pods))
 
 
 def _waiting_sentence(workload: Workload, events: Sequence[Object], last_failure: str = "") -> str:

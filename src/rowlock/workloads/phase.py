@@ -280,7 +280,7 @@ def _explanation(
             return order, "WaitsForItsTurn"
         message, reason = pending_message(group, pods)
         if not message and has_jobs(job):
-            return joined(retry_sentence(job, pods), waiting_step(job, pods) if phase == "Pending" else ""), ""
+            return join_sentences(retry_sentence(job, pods), waiting_step(job, pods) if phase == "Pending" else ""), ""
         return f"{_eviction_note(group)}{message}", reason
     if phase == "Degraded" and _waits_to_grow(job, pods, group):
         message, reason = pending_message(group, pods)
@@ -288,11 +288,11 @@ def _explanation(
         return f"{message} {running}".strip(), reason
     if phase in ("Initializing", "Degraded"):
         message, reason = _container_sentence(pods)
-        return joined(message, waiting_step(job, pods)), reason
+        return join_sentences(message, waiting_step(job, pods)), reason
     return waiting_step(job, pods) if phase == "Running" else "", ""
 
 
-def joined(*sentences: str) -> str:
+def join_sentences(*sentences: str) -> str:
     """Those that are not empty, as one text."""
     return " ".join(filter(None, sentences))
 
@@ -315,7 +315,7 @@ def retry_sentence(job: Object, pods: Sequence[Object], failure: str = "") -> st
     limit = spec.get("backoffLimitPerIndex", spec.get("backoffLimit", 6))
     count = f"{len(failed)} {'pod has' if len(failed) == 1 else 'pods have'} failed, {limit} may"
     delay = f"The next pod is made after a delay of 10 s that doubles with each failure ({count})."
-    return joined(failure or _failure_sentence(_failures(failed[-1:], "state")), delay)
+    return join_sentences(failure or _failure_sentence(_failures(failed[-1:], "state")), delay)
 
 
 def first_failure(pods: Sequence[Object]) -> str:

@@ -386,8 +386,7 @@ def main_container(job: Object) -> dict[str, Any]:
 
 
 def _first_container(templates: PodTemplates) -> dict[str, Any]:
-    containers = objects.dig(templates[0][0], "spec.containers", []) if templates else []
-    return containers[0] if containers else {}
+    return next(iter(objects.dig(templates[0][0], "spec.containers", []) if templates else ()), {})
 
 
 def _additional_fields(workload: Workload, status: WorkloadStatus, templates: PodTemplates) -> answers.AdditionalFields:
@@ -478,8 +477,7 @@ def _typed_spec(spec: Any) -> Any:
 def standard_workload_json(workload: Workload) -> answers.StandardWorkload:
     """`GET /api/v1/workloads/trainings/{id}` and `workspaces/{id}`: without the fields of masters and workers."""
     body = _submitted_fields(workload, _submitted_body(workload.job))
-    spec = {name: value for name, value in body["spec"].items() if name not in submit_fields.DISTRIBUTED}
-    return {**body, "spec": spec}
+    return {**body, "spec": {key: one for key, one in body["spec"].items() if key not in submit_fields.DISTRIBUTED}}
 
 
 def _spec_of(job: Object) -> Json:

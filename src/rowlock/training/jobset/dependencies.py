@@ -16,17 +16,19 @@ def is_in_order(jobset: Object) -> bool:
     return bool(dig(jobset, "spec.startupPolicy.startupPolicyOrder", "") == "InOrder")
 
 
-def unmet(job: Json, counts: Mapping[str, Json], sizes: Mapping[str, int]) -> Iterator[tuple[str, str, int]]:
+def unmet_dependencies(
+    job: Json, counts: Mapping[str, Json], sizes: Mapping[str, int]
+) -> Iterator[tuple[str, str, int]]:
     """(name, "Ready" or "Complete", its Jobs that are so) of each replicated job that this one still waits for. `counts`, `sizes`: by the
     names of replicated jobs, their status and number of Jobs."""
     for dependency in job.get("dependsOn") or ():
         wanted, status = str(dependency.get("name")), str(dependency.get("status") or "Complete")
-        done = _done(counts[wanted], status) if wanted in counts else 0
+        done = _count_done(counts[wanted], status) if wanted in counts else 0
         if wanted not in counts or done < sizes.get(wanted, 1):
             yield wanted, status, done
 
 
-def _done(count: Json, status: str) -> int:
+def _count_done(count: Json, status: str) -> int:
     fields = ("succeeded", "ready", "failed") if status == "Ready" else ("succeeded",)
     return sum(int(count.get(field) or 0) for field in fields)
 
@@ -43,7 +45,7 @@ def waiting_sentence(job: Object, begun: Iterable[Any]) -> str:
     for one in replicated:
         name = str(one.get("name"))
         follows = {"dependsOn": [{"name": before, "status": "Ready"}]} if before and is_in_order(job) else one
-        if name not in has_begun and (waits := list(unmet(follows, counts, sizes))):
+        if name not in has_begun and (waits := list(unmet_dependencies(follows, counts, sizes))):
             waiting.append(_sentence(name, waits, sizes))
         before = name
     if len(waiting) < 2:

@@ -25,7 +25,7 @@ from rowlock.objects import (
 )
 from rowlock.training.dependents.pods import pods_per_look
 from rowlock.training.jobset import policies
-from rowlock.training.jobset.dependencies import is_in_order, unmet
+from rowlock.training.jobset.dependencies import is_in_order, unmet_dependencies
 from rowlock.training.jobset.jobs import SetNumbers, claims_of, job_name, service_of
 from rowlock.training.jobset.model import (
     COMPLETED,
@@ -152,7 +152,7 @@ def _make(observed: ObservedSet, outcome: SetOutcome) -> Iterator[Write]:
         jobs = own.get(job["name"], ())
         if observed.is_suspended:
             yield from _suspend(jobs)
-        if any(unmet(job, counts, sizes)):
+        if any(unmet_dependencies(job, counts, sizes)):
             continue
         yield from missing.take(position)
         if observed.is_suspended:
