@@ -333,11 +333,13 @@ class Decision:
 
     A write that fails ends the turn, and the key is requeued with backoff; Conflict and AlreadyExists are not
     logged, because the view was stale. `requeue` also requeues the key with backoff: the controller could not do everything,
-    and no change that wakes it may ever come."""
+    and no change that wakes it may ever come. `settle`: seconds for which changes of the key are collected before the next decision, where
+    a decision is dear, as that of a job of a thousand pods, of which each changes several times."""
 
     writes: tuple[Write, ...] = ()
     requeue_after: float | None = None
     requeue: bool = False
+    settle: float = 0.0
 
 
 NOTHING = Decision()

@@ -335,6 +335,30 @@ def test_one_key_is_never_decided_twice_at_once() -> None:
     assert len(toy.turns) < 10
 
 
+def test_changes_while_a_key_settles_are_decided_on_together() -> None:
+    """Each key has its own time: another one is decided on at once."""
+    changes, decided_at = 30, list[int]()
+
+    def decide(view: View, key: Key, now: float) -> Decision:
+        parent = view.get(CM, *key)
+        assert parent
+        if key.name == "large":
+            decided_at.append(int(parent["data"]["at"]))
+        return Decision(settle=0.2 if key.name == "large" else 0.0)
+
+    toy = Toy(decide)
+
+    async def begin(store: Store) -> None:
+        await store.create(CM, config("large", at="0"))
+        for number in range(1, changes + 1):
+            await store.patch(CM, "default", "large", {"data": {"at": str(number)}})
+            if number == 1:
+                await store.create(CM, config("small"))
+
+    play([toy], lambda store: bool(decided_at) and decided_at[-1] == changes, begin)
+    assert len(decided_at) < changes / 2 and Key("default", "small") in toy.turns
+
+
 def test_waits_for_a_view_that_lags_behind_its_own_writes() -> None:
     class Lagging:
         """A view that shows the store as it was, until it is told."""

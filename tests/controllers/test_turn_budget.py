@@ -103,20 +103,32 @@ def test_who_asks_often_delays_none_but_its_own() -> None:
     assert max(begun.index("ana"), begun.index("ben")) <= 4, begun
 
 
-def sizes_of(turns: list[float], items: int, most: int) -> list[int]:
-    """The sizes of paced slices between which turns take so many seconds; the last one repeats."""
-    took, now = iter(turns), [0.0, 0]
+def sizes_of(costs: list[float], items: int, most: int, *, others: float = 0.0) -> list[int]:
+    """The sizes of paced slices whose tasks take so many seconds together; the last one repeats. `others`: seconds that another task takes
+    in each turn of the loop."""
+    costs_left, sizes, now = iter(costs), list[int](), 0.0
 
-    def clock() -> float:
-        now[1] += 1
-        if now[1] % 2 == 0:  # the second look of a turn
-            now[0] += next(took, turns[-1])
-        return now[0]
+    async def spend(seconds: float) -> None:
+        nonlocal now
+        now += seconds
 
-    async def body() -> list[int]:
-        return [len(some) async for some in take_paced_slices(range(items), most, clock)]
+    async def spend_for_ever() -> None:
+        while True:
+            await spend(others)
+            await asyncio.sleep(0)
 
-    return asyncio.run(body())
+    async def body() -> None:
+        other = asyncio.create_task(spend_for_ever())
+        tasks = []
+        async for some in take_paced_slices(range(items), most, lambda: now):
+            sizes.append(len(some))
+            cost = next(costs_left, costs[-1])
+            tasks += [asyncio.create_task(spend(cost / len(some))) for _ in some]
+        await asyncio.gather(*tasks)
+        other.cancel()
+
+    asyncio.run(body())
+    return sizes
 
 
 def test_slices_of_dear_items_are_small_and_of_cheap_ones_large() -> None:
@@ -125,3 +137,7 @@ def test_slices_of_dear_items_are_small_and_of_cheap_ones_large() -> None:
     assert sizes_of([0.1], 20, 64) == [8, 8, 4]
     assert sizes_of([0.0, 0.0, 0.1, 0.1, 0.0], 100, 64) == [8, 16, 32, 16, 8, 16, 4]
     assert sizes_of([0.1, 0.0], 20, 6) == [6, 6, 6, 2]
+
+
+def test_what_others_take_in_the_same_turn_makes_no_slice_smaller() -> None:
+    assert sizes_of([0.0], 200, 64, others=1.0) == [8, 16, 32, 64, 64, 16]

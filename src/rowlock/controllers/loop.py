@@ -172,13 +172,15 @@ class _Loop:
         try:
             while queue.dirty and not self.stopped:
                 queue.dirty = False
-                await self._run_turn(queue)
+                if settle := await self._run_turn(queue):
+                    await asyncio.sleep(settle)
         finally:
             queue.running = False
         if not queue.timer:
             self.queues.pop((queue.controller.name, queue.key), None)
 
-    async def _run_turn(self, queue: _Queue) -> None:
+    async def _run_turn(self, queue: _Queue) -> float:
+        """Decide once and write. Returns the seconds for which further changes are to be collected."""
         await self._wait_for_view(queue.last_written)
         if queue.timer:
             queue.timer.cancel()
@@ -186,14 +188,17 @@ class _Loop:
         began = time.perf_counter()
         decided = began
         result: Result = "error"
+        settle = 0.0
         try:
             decision = queue.controller.decide(self.view, queue.key, self.clock())
             decided = time.perf_counter()
             result = self._finish_turn(queue, decision, await self._carry_out(queue, decision))
+            settle = decision.settle
         except Exception:
             log.exception("%s: a bug; this key is tried again", queue)
             self._back_off(queue)
         RECONCILES.add(queue.controller.name, result, time.perf_counter() - began, decided - began)
+        return settle
 
     def _finish_turn(self, queue: _Queue, decision: Decision, failure: FailedWrite | None) -> Result:
         """Requeue the key according to the outcome of its decision, and return that outcome."""

@@ -15,7 +15,7 @@ SLICE = 0.002
 """Seconds of work between two pauses: with a dozen such tasks at once, a turn of the loop still takes less than 50 ms."""
 
 _LEAST_PACED = 8
-_PACED_TURN = 0.01
+_PACED_TIME = 0.02
 """Seconds of this thread's CPU time, which does not count what other programs of a busy machine take."""
 
 
@@ -84,17 +84,23 @@ class FairTurns:
 async def take_paced_slices(
     items: Sequence[T], most: int, clock: Callable[[], float] = time.thread_time
 ) -> AsyncIterator[Sequence[T]]:
-    """`take_slices` for items whose cost is unknown before: a slice has twice as many as the one before, up to `most`, or half as many
-    when the turn of the loop between them was longer than `_PACED_TURN`. Never fewer than `_LEAST_PACED`: each turn has a price of its own,
-    such as a commit and what follows it, and other tasks make it long, too. `clock`: seconds."""
-    size, start = min(most, _LEAST_PACED), 0
+    """`take_slices` for items whose cost is unknown before, and for each of which the caller makes a task: a slice has twice as many as the
+    one before, up to `most`, or half as many when the first steps of its tasks took longer than `_PACED_TIME`. What other tasks do in the
+    same turn of the loop does not count. Never fewer than `_LEAST_PACED`: each turn has a price of its own, such as a commit and what
+    follows it. `clock`: seconds."""
+    size, start, began = min(most, _LEAST_PACED), 0, 0.0
+
+    def begin() -> None:
+        nonlocal began
+        began = clock()
+
     while start < len(items):
+        asyncio.get_running_loop().call_soon(begin)  # the tasks run after it, and before this generator goes on
         yield items[start : start + size]
         start += size
         if start < len(items):
-            began = clock()
             await asyncio.sleep(0)
-            size = min(most, size * 2 if clock() - began <= _PACED_TURN else max(_LEAST_PACED, size // 2))
+            size = min(most, size * 2 if clock() - began <= _PACED_TIME else max(_LEAST_PACED, size // 2))
 
 
 async def take_slices(items: Sequence[T], size: int) -> AsyncIterator[Sequence[T]]:
