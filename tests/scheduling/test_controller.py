@@ -52,6 +52,15 @@ def test_a_gang_binds_in_one_turn_and_its_group_starts() -> None:
     assert dig(b.all(POD_GROUP)["pg-j"], "status.phase") == "Running"
 
 
+@pytest.mark.parametrize(("pods", "settle"), [(3, 0.0), (200, 0.02)])
+def test_cycles_that_read_a_large_gang_have_a_pause(pods: int, settle: float) -> None:
+    b = bench()
+    b.gang("j", pods)
+    scheduler = controller.Scheduler()
+    assert scheduler.decide(b.store.view, controller.SCHEDULER_KEY, b.now).settle == pytest.approx(settle)
+    assert scheduler.decide(b.store.view, controller.SCHEDULER_KEY, b.now).settle == 0.0, "it was not read again"
+
+
 def test_a_gang_that_waits_is_told_once() -> None:
     b = bench(gpus=2)
     b.gang("j", 3)

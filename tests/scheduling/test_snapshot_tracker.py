@@ -76,6 +76,29 @@ def test_a_large_state_is_taken_in_by_slices_and_is_the_same(monkeypatch: pytest
     assert by_key[0] == by_key[1] == by_key[2] and len(by_key[0][0]) == 12
 
 
+def test_one_gang_that_changes_often_is_read_once_for_a_cycle(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(snapshot_tracker, "ABSORBED_CHANGES", 4)
+    bench = Bench()
+    bench.node("n1", 8)
+    bench.queue("default")
+    bench.gang("j", 8)
+    read: list[str] = []
+    read_gang = SnapshotTracker._read_gang
+
+    def note(self: SnapshotTracker, view: Any, gang_key: str, classes: dict[str, int]) -> Any:
+        read.append(gang_key)
+        return read_gang(self, view, gang_key, classes)
+
+    monkeypatch.setattr(SnapshotTracker, "_read_gang", note)
+    scheduler = Scheduler()
+    for kind in (POD_GROUP, POD):
+        for obj in bench.all(kind).values():
+            scheduler.keys(bench.store.view, Change("Added", revision(obj), kind, obj))
+    assert not read
+    scheduler.decide(bench.store.view, SCHEDULER_KEY, bench.now)
+    assert len(read) == 1
+
+
 def test_a_namespace_that_changes_costs_the_gangs_in_it_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """A label of one says which queue its pods are of; there may be a thousand gangs in others."""
     bench = Bench()

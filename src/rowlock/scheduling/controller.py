@@ -36,6 +36,10 @@ SAME_REASON_INTERVAL = 10.0
 """Seconds after which an explanation is written again if its numbers changed, but not its reason."""
 LARGE_GANG_PODS = 32
 """In larger gangs the pods' conditions have only the reason: numbers change often, and each change would be a write per pod."""
+SETTLING_GANG_PODS = 128
+SETTLE_PER_POD = 0.0001
+"""Seconds until the next cycle for each pod of the largest gang that was read for this one, from `SETTLING_GANG_PODS` pods: while such a
+gang starts, its pods change one after the other, and each cycle reads all of them."""
 QUEUE_STATUS_INTERVAL = 2.0
 """Seconds between two writes of queue statuses."""
 PIPELINED_QUIET_SECONDS = 3.0
@@ -124,11 +128,13 @@ class Scheduler:
         self.has_unplanned_changes = changed
         if self.tracker.is_behind:
             return api.Decision(tuple(usage_writes), 0.0)  # the rest follows in another turn
+        settle = self.tracker.largest_read * SETTLE_PER_POD if self.tracker.largest_read >= SETTLING_GANG_PODS else 0.0
         for name, q in self.tracker.planner.session.queues.items():
             q.usage = self.usage.shares.get(name, q.queue.usage)
         self.queue_status_dirty = self.queue_status_dirty or changed
         if not changed and (self.next_cycle_at is None or now < self.next_cycle_at):
-            return api.Decision(tuple(usage_writes), None if self.next_cycle_at is None else self.next_cycle_at - now)
+            wait = None if self.next_cycle_at is None else self.next_cycle_at - now
+            return api.Decision(tuple(usage_writes), wait, settle=settle)
         planner = self.tracker.planner
         try:
             plan = planner.run_cycle(keep_plan=True)
@@ -144,7 +150,9 @@ class Scheduler:
         delays = [w for w in (plan.next_cycle_in, explain_in, queue_writes_in, usage_due_in) if w is not None]
         next_cycle_in = min(delays, default=None)
         self.next_cycle_at = None if next_cycle_in is None else now + next_cycle_in
-        return api.Decision((*plan_writes, *explanation_writes, *queue_writes, *usage_writes), next_cycle_in)
+        return api.Decision(
+            (*plan_writes, *explanation_writes, *queue_writes, *usage_writes), next_cycle_in, settle=settle
+        )
 
     def _measure_usage(self, view: View, now: float) -> tuple[list[api.Write], float | None]:
         """With time-based fair share: update the queues' usage. Returns (writes that save it, seconds until the next save)."""

@@ -85,6 +85,8 @@ class SnapshotTracker:
     """The comparison with the view in progress, if any."""
     is_behind: bool = False
     """The last `sync` did not finish, so no plan may be made yet."""
+    largest_read: int = 0
+    """Number of pods of the largest gang that the last `sync` rebuilt."""
 
     def __post_init__(self) -> None:
         self.planner = Planner(Session(self.settings))
@@ -112,19 +114,21 @@ class SnapshotTracker:
         self.view = view
         self.planner.session.now = now
         self._continue_scan()
+        self.largest_read = 0
         changed, has_more = self._take_in(view)
         self.is_behind = has_more or self.scan is not None or bool(self.outdated_gangs)
         return changed
 
     def absorb(self, view: View) -> bool:
-        """Apply the changes noted so far, if there are many: a decision after ten thousand changes would block the event loop. False if
-        nothing relevant to the planner has changed."""
+        """Apply the changes noted so far, if there are many: a decision after ten thousand changes would block the event loop. A few gangs
+        are rebuilt by `sync` alone: one of a thousand pods costs ten milliseconds each time. False if nothing relevant to the planner has
+        changed."""
         if len(self.changed_keys) < ABSORBED_CHANGES or (self.view is not None and view is not self.view):
             return False
         self.view = view
         if self.scan is None:
             self.revision = view.revision
-        return self._take_in(view)[0]
+        return self._take_in(view, least_gangs=ABSORBED_CHANGES)[0]
 
     # ------------------------------------------------------------ slices
 
@@ -136,8 +140,9 @@ class SnapshotTracker:
             if self.stopwatch() >= until:
                 return
 
-    def _take_in(self, view: View) -> tuple[bool, bool]:
-        """Apply noted changes and rebuild gangs, a slice of each. Returns (whether anything relevant changed, whether notes are left)."""
+    def _take_in(self, view: View, *, least_gangs: int = 1) -> tuple[bool, bool]:
+        """Apply noted changes and rebuild gangs, if `least_gangs` are outdated, a slice of each. Returns (whether anything relevant changed,
+        whether notes are left)."""
         until = self.stopwatch() + SLICE_S
         nodes_changed = queues_changed = has_more = False
         while noted := list(
@@ -149,6 +154,8 @@ class SnapshotTracker:
             nodes_changed, queues_changed = nodes_changed or nodes, queues_changed or queues
             if has_more := self.stopwatch() >= until:
                 break
+        if len(self.outdated_gangs) < least_gangs and not (nodes_changed or queues_changed):
+            return False, has_more
         return self._rebuild_gangs(view, nodes_changed=nodes_changed, queues_changed=queues_changed), has_more
 
     # ------------------------------------------------------------ what changed
@@ -334,6 +341,7 @@ class SnapshotTracker:
         gang_namespace, _, gang_name = gang_key.partition("/")
         if not pod_keys:
             return None
+        self.largest_read = max(self.largest_read, len(pod_keys))
         pods = [p for k in sorted(pod_keys) if (p := view.get(POD, k.namespace, k.name)) is not None]
         namespace_object = view.get(NAMESPACE, "", gang_namespace)
         if gang_name.startswith("pod/"):
