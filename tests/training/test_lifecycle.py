@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from rowlock.api import Create, Delete, Patch, Record, Update
+from rowlock.api import Create, Decision, Delete, Patch, Record, Update
 from rowlock.controllers.writer import batch_steps, plan_steps
 from rowlock.kinds import AUTOSCALER, CONFIG_MAP, POD, PYTORCHJOB, ROLE, ROLE_BINDING, SERVICE, SERVICE_ACCOUNT, Kind
 from rowlock.objects import Key, Object, labels, name, owner_reference, with_field
 from rowlock.training.frameworks.registry import FRAMEWORKS
 from rowlock.training.job import reconcile
+from rowlock.training.job_changes import settled
 from rowlock.training.model import DEFAULT, FIXED, STRICT, Parity
 from rowlock.training.reconcile_context import Observed
 
@@ -642,3 +643,11 @@ def test_pods_of_a_template_near_the_limit_are_made_by_and_by(play: Player, kind
         made.append(sum(isinstance(write, Create) and write.kind is POD for write in decision.writes))
         assert 0 < made[-1] <= 17, made
     assert sum(made) == 41
+
+
+def test_a_large_job_settles_unless_it_goes_on_creating() -> None:
+    change = Decision((Patch(POD, "a", "b", {}),), requeue_after=3.0)
+    assert settled(change, 2) == change
+    assert settled(change, 1000) == Decision(change.writes, requeue_after=3.0, settle=0.25)
+    creating = Decision((Create(POD, {}),))
+    assert settled(creating, 1000) == creating
