@@ -15,7 +15,7 @@ from rowlock.kinds import AUTOSCALER, CONFIG_MAP, POD, PYTORCHJOB, ROLE, ROLE_BI
 from rowlock.objects import Key, Object, labels, name, owner_reference, with_field
 from rowlock.training.frameworks.registry import FRAMEWORKS
 from rowlock.training.job import reconcile
-from rowlock.training.job_changes import settled
+from rowlock.training.job_changes import pace_decision
 from rowlock.training.model import DEFAULT, FIXED, STRICT, Parity
 from rowlock.training.reconcile_context import Observed
 
@@ -647,7 +647,7 @@ def test_pods_of_a_template_near_the_limit_are_made_by_and_by(play: Player, kind
 
 def test_a_large_job_settles_unless_it_goes_on_creating() -> None:
     change = Decision((Patch(POD, "a", "b", {}),), requeue_after=3.0)
-    assert settled(change, 2) == change
-    assert settled(change, 1000) == Decision(change.writes, requeue_after=3.0, settle=0.25)
+    assert pace_decision(change, 2) == change
+    assert pace_decision(change, 1000) == Decision(change.writes, requeue_after=3.0, settle=0.25)
     creating = Decision((Create(POD, {}),))
-    assert settled(creating, 1000) == creating
+    assert pace_decision(creating, 1000) == creating

@@ -25,7 +25,7 @@ from rowlock.objects import name as name_of
 from rowlock.training.defaults import parse_job
 from rowlock.training.frameworks.registry import FRAMEWORKS
 from rowlock.training.job import reconcile
-from rowlock.training.job_changes import is_only_bound, owner_keys, settled
+from rowlock.training.job_changes import is_only_bound, owner_keys, pace_decision
 from rowlock.training.model import DEFAULT, JOB_LABEL, OPERATOR_LABEL, Parity
 from rowlock.training.reconcile_context import Observed
 
@@ -87,7 +87,7 @@ class JobController:
         self._reconcile_counts[uid(job)] = observed.reconcile_count + 1
         if self.parity.linger and is_condition_true(job, "Succeeded"):
             observed = replace(observed, finished_for=now - self._finished_at.setdefault(uid(job), now))
-        decision = settled(reconcile(self.framework, observed, now, self.parity), len(observed.pods))
+        decision = pace_decision(reconcile(self.framework, observed, now, self.parity), len(observed.pods))
         return self._drop_repeated_events(uid(job), decision) if self.parity.events_once else decision
 
     def observe_job(self, view: View, job: Object) -> Observed:

@@ -37,7 +37,7 @@ def is_only_bound(change: Change) -> bool:
     )
 
 
-def settled(decision: Decision, pod_count: int) -> Decision:
+def pace_decision(decision: Decision, pod_count: int) -> Decision:
     """The decision about a job of so many pods, which takes some 20 µs for each of them: of a large job, changes of a while are decided on
     together. One that creates pods goes on at once, since it may create the first of many only."""
     if pod_count < _LARGE_JOB_PODS or any(isinstance(write, Create) for write in decision.writes):

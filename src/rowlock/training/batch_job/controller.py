@@ -39,7 +39,7 @@ from rowlock.training.batch_job.model import (
 )
 from rowlock.training.batch_job.pods import is_tracked
 from rowlock.training.batch_job.reconcile import reconcile
-from rowlock.training.job_changes import is_only_bound, settled
+from rowlock.training.job_changes import is_only_bound, pace_decision
 
 
 def _owner_key(pod: Object) -> Key | None:
@@ -113,7 +113,7 @@ class BatchJobController:
         memory = self._memories.setdefault(uid(job), FailureMemory())
         batch_job = parse_batch_job(job)
         had_refusal = uid(job) in self._refused or self._created_at.get(uid(job)) == revision(job)
-        decision = settled(reconcile(ObservedJob(batch_job, pods, memory, had_refusal), now), len(pods))
+        decision = pace_decision(reconcile(ObservedJob(batch_job, pods, memory, had_refusal), now), len(pods))
         self._note_creates(uid(job), revision(job), decision, had_refusal=had_refusal)
         gang = sync_gang(view, batch_job, pods) if self._declares_gangs else []
         return replace(decision, writes=(*gang, *decision.writes)) if gang else decision
