@@ -61,7 +61,7 @@ async def create(call: RestCall) -> Any:
     markers = make_markers(identity, names)
     async with call.context.drawing.take(call.user):
         marked, used = await asyncio.to_thread(mark_body, request.workload, names, markers)
-    _check_commands(marked)
+        await asyncio.to_thread(_check_commands, marked)
     _check_workload(request)
     expanded, references, check_policy = submits.expand(call, marked, "Distributed")
     submission = replace(parse_submission(expanded), assets=references)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import msgspec
+
 from rowlock.documents.yaml_reader import UnreadableYaml, read_yaml
 from rowlock.kinds import CONFIG_MAP
 from rowlock.objects import Object, is_controlled_by, meta, name, namespace, owner_reference, uid
@@ -41,7 +43,7 @@ def make_snapshot(trainjob: Object, runtime: Object) -> Object:
             "namespace": namespace(trainjob),
             "ownerReferences": [owner_reference(trainjob)],
         },
-        "data": {KEY: json.dumps(kept, indent=1, sort_keys=True)},
+        "data": {KEY: msgspec.json.format(msgspec.json.encode(kept, order="sorted"), indent=1).decode()},
     }
 
 
