@@ -88,7 +88,7 @@ def test_what_was_made_to_be_slow_is_not() -> None:
     assert all(isinstance(one, Values) and len(one.values) == 1_000 for one in space.values())
     with pytest.raises(BadRequest, match="only 1 different points"):
         plan_random(parse_space({f"p{n}": "uniform(1,1.000001)" for n in range(32)}), 1_000, 1)
-    assert time.process_time() - began < 20, "it was minutes"
+    assert time.process_time() - began < 20
 
 
 def test_variables_are_named_after_parameters() -> None:

@@ -170,7 +170,7 @@ def test_a_large_runtime_is_copied_once_and_shared_otherwise() -> None:
     before = copy.deepcopy((trainjob, runtime))
     began = time.process_time()
     made, _ = make_jobset(trainjob, runtime)
-    assert time.process_time() - began < 1, "it was 2 s on a fast machine"
+    assert time.process_time() - began < 1
     (kept,) = made["spec"]["replicatedJobs"]
     spec = kept["template"]["spec"]["template"]["spec"]
     assert len(spec["containers"][0]["env"]) == 10_000 and spec["volumes"] == [{"name": "v", "emptyDir": {}}]
