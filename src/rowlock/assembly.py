@@ -53,6 +53,7 @@ from rowlock.metrics.exposition import MetricSources, render_metrics
 from rowlock.metrics.request_stats import RequestStats
 from rowlock.rest.app import RestApi
 from rowlock.rest.call import Drain, RestSettings
+from rowlock.rest.hours.live_jobs import live_jobs
 from rowlock.rest.notifications.settings import notify_settings
 from rowlock.scheduling.controller import Scheduler
 from rowlock.scheduling.model.snapshot import Snapshot
@@ -215,6 +216,7 @@ class Server:
             partial(view.all, kinds.POD), partial(view.all, kinds.NODE), requests, rest_api.cache.count_phases, self._clock,
             watchdog=watchdog, store=cluster.store, database=self.data_dir / "cluster.db", scheduler=lambda: cluster.scheduler,
             usage=cluster.kubelet.usage if cluster.kubelet else None,
+            live_jobs=partial(live_jobs, rest_api.cache, cluster.kubelet.usage if cluster.kubelet else None),
         )  # fmt: skip
         api_settings = replace(
             api_settings,

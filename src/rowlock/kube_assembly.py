@@ -64,6 +64,7 @@ from rowlock.metrics.exposition import MetricSources, render_metrics
 from rowlock.metrics.request_stats import RequestStats
 from rowlock.rest.app import RestApi
 from rowlock.rest.call import RestSettings
+from rowlock.rest.hours.live_jobs import live_jobs
 from rowlock.rest.inventory.queue_owners import QueueOwners
 from rowlock.rest.notifications.settings import notify_settings
 from rowlock.rest.run_history.standby import RunElected
@@ -145,6 +146,7 @@ class KubeServer(Server):
                 figures = MetricSources(
                     cache.pods, cache.nodes, requests, cache.count_phases, self._clock, watchdog=watchdog,
                     scheduler=scheduler.current if scheduler else lambda: None, silent_seconds=probe.silent_seconds,
+                    live_jobs=partial(live_jobs, cache, None),
                 )  # fmt: skip
                 own = [*health_routes(cache.can_answer), metrics_route(users, figures), door.code_route]
                 app = Starlette(routes=[*own, *rest_api.routes, Mount("/", app=proxy)])

@@ -134,6 +134,15 @@ def test_figures_of_the_cluster(cluster: Cluster) -> None:
     assert value(samples, "rowlock_scheduler_cycles_total") >= 1
 
 
+def test_running_jobs_have_the_names_of_dstack(cluster: Cluster) -> None:
+    samples = scrape(cluster)
+    labels = {"rowlock_project_name": "default", "rowlock_run_name": "small"}
+    assert value(samples, "rowlock_job_gpu_count", **labels) == 2
+    assert value(samples, "rowlock_job_duration_seconds_total", **labels) >= 0
+    assert not value(samples, "rowlock_job_gpu_count", rowlock_run_name="large"), "it waits"
+    assert not [name for name, _ in samples if name == "rowlock_job_gpu_usage_ratio"], "simulated GPUs do nothing"
+
+
 def test_figures_of_the_server(cluster: Cluster) -> None:
     samples = scrape(cluster)
     labels = {"resource": "pytorchjobs", "group": "kubeflow.org", "version": "v1", "scope": "namespace"}

@@ -19,6 +19,7 @@ from rowlock.controllers.supervisor import ERRORS, ErrorLog
 from rowlock.kubelet.stats.usage_sampler import UsageSampler
 from rowlock.metrics.request_stats import RequestStats
 from rowlock.objects import Object
+from rowlock.rest.hours.live_jobs import LiveJob
 from rowlock.scheduling.controller import Scheduler
 from rowlock.storage.store import Store
 
@@ -48,6 +49,8 @@ class MetricSources:
     """Returns rowlock's scheduler while it runs in this process, else None."""
     usage: UsageSampler | None = field(default=None, kw_only=True)
     """Samples of what pods use; None if pods are not measured."""
+    live_jobs: Callable[[], Awaitable[list[LiveJob]]] | None = field(default=None, kw_only=True)
+    """Returns what running jobs hold and use; None where nobody knows jobs."""
     silent_seconds: Callable[[], float] | None = field(default=None, kw_only=True)
     """Returns the seconds since a real cluster last answered; None for the embedded cluster."""
     errors: ErrorLog = field(default_factory=lambda: ERRORS, kw_only=True)
@@ -69,7 +72,7 @@ def _import_library() -> Any:
     """Import the client library: it costs a tenth of a second and some MiB, which a server without scrapes saves."""
     from prometheus_client import exposition
 
-    from rowlock.metrics import cluster_families, server_families  # noqa: F401 (they import the library)
+    from rowlock.metrics import cluster_families, job_families, server_families  # noqa: F401 (they import the library)
 
     return exposition
 
@@ -77,7 +80,7 @@ def _import_library() -> Any:
 async def _family_groups(sources: MetricSources) -> list[Iterator[Metric]]:
     from prometheus_client import ProcessCollector
 
-    from rowlock.metrics import cluster_families, server_families
+    from rowlock.metrics import cluster_families, job_families, server_families
 
     groups = [
         server_families.build_families(),
@@ -94,6 +97,8 @@ async def _family_groups(sources: MetricSources) -> list[Iterator[Metric]]:
         groups.append(server_families.store_families(sources.store, sources.database))
     if sources.silent_seconds is not None:
         groups.append(server_families.silence_families(sources.silent_seconds()))
+    if sources.live_jobs is not None:
+        groups.append(job_families.live_job_families(await sources.live_jobs()))
     groups += cluster_families.pod_usage_families(list(sources.usage.pods()) if sources.usage else [])
     if (scheduler := sources.scheduler()) is not None:
         groups += [cluster_families.scheduler_families(scheduler), cluster_families.queue_families(scheduler)]

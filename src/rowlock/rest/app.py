@@ -54,6 +54,7 @@ from rowlock.rest.call import (
 )
 from rowlock.rest.cluster_view.queue import WaitingOrder
 from rowlock.rest.event_index import EventIndex
+from rowlock.rest.hours.idle import IdleJobs
 from rowlock.rest.informers import InformerCache
 from rowlock.rest.inventory.scope_history import ScopeHistory
 from rowlock.rest.list_rows.workload_rows import read_ahead
@@ -159,6 +160,9 @@ class RestApi:
             tasks.create_task(self._read_ahead(), name="first reading of rows")
             tasks.create_task(supervise("the usage of workloads", self.usage.run), name="usage of workloads")
             tasks.create_task(supervise("the figures of projects and nodes", self.scopes.run), name="figures of scopes")
+            tasks.create_task(
+                supervise("idle jobs", IdleJobs(self.api, self.cache, self._context.pod_usage, self._context.clock).run)
+            )
             if self.events:
                 index = partial(self._index_events, self.events)
                 tasks.create_task(supervise("the index of events", index), name="events")

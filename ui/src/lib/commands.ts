@@ -12,7 +12,7 @@ export interface Entry {
   run: () => void;
 }
 
-export const PAGES = [["overview", "Overview"], ["workloads", "Workloads"], ["runs", "Runs"], ["sweeps", "Sweeps"], ["queue", "Queue"], ["nodes", "Nodes"], ["projects", "Projects"], ["assets", "Assets"], ["access", "Access"]] as const;
+export const PAGES = [["overview", "Overview"], ["workloads", "Workloads"], ["runs", "Runs"], ["sweeps", "Sweeps"], ["queue", "Queue"], ["nodes", "Nodes"], ["projects", "Projects"], ["hours", "Hours"], ["assets", "Assets"], ["access", "Access"]] as const;
 const PARTS = [["logs", "Logs of"], ["metrics", "Metrics of"], ["terminal", "Terminal of"], ["pods", "Pods of"], ["structure", "Structure of"], ["details", "Details of"]] as const;
 const SHOWN = 40;
 

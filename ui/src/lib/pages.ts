@@ -5,6 +5,7 @@ export { default as Assets } from "../pages/Assets.svelte";
 export { default as Cluster } from "../pages/Cluster.svelte";
 export { default as Compare } from "../pages/Compare.svelte";
 export { default as DeletedWorkloads } from "../pages/DeletedWorkloads.svelte";
+export { default as Hours } from "../pages/Hours.svelte";
 export { default as NewTraining } from "../pages/NewTraining.svelte";
 export { default as Nodes } from "../pages/Nodes.svelte";
 export { default as Overview } from "../pages/Overview.svelte";

@@ -177,10 +177,15 @@ def rate_pair(one: float | None, other: float | None) -> str:
     return f"{format_bytes(one)}/{format_bytes(other)}"
 
 
-def read_idle_seconds(server: ServerClient) -> dict[str, int]:
-    """Workload id → idle seconds, for jobs that have been idle for at least IDLE_AFTER."""
-    jobs = server.get(USAGE)["workloads"]
-    return {job["id"]: job["idleSeconds"] for job in jobs if (job["idleSeconds"] or 0) >= IDLE_AFTER}
+def read_idle_jobs(server: ServerClient) -> dict[str, str]:
+    """Workload id → for how long it has been idle, and what it holds meanwhile; of jobs that have been idle for at least IDLE_AFTER."""
+    jobs: list[UsageOfWorkload] = server.get(USAGE)["workloads"]
+    return {job["id"]: _idle_words(job) for job in jobs if (job["idleSeconds"] or 0) >= IDLE_AFTER}
+
+
+def _idle_words(job: UsageOfWorkload) -> str:
+    held = f"holds {format_number(job['gpus'])} {'GPU' if job['gpus'] == 1 else 'GPUs'}, " if job["gpus"] else ""
+    return f"{held}idle for {format_duration(job['idleSeconds'] or 0)}"
 
 
 def describe_usage(server: ServerClient, identity: str) -> str:

@@ -19,7 +19,14 @@ from rowlock.kubelet.pod.directory import PodCard
 from rowlock.kubelet.pod.pod_state import PodState
 from rowlock.kubelet.stats.gpu_usage import GpuReader, GpuReading, usage_of_card
 from rowlock.kubelet.stats.process_usage import TreeRoot, TreeUsage, read_usage
-from rowlock.workloads.figures.usage_series import LatestUsage, UsageSample, UsageSeries, mean_of
+from rowlock.workloads.figures.usage_series import (
+    IDLE_CORES,
+    IDLE_PERCENT,
+    LatestUsage,
+    UsageSample,
+    UsageSeries,
+    mean_of,
+)
 
 MIN_INTERVAL, MAX_INTERVAL = 2.0, 10.0
 """Seconds between looks."""
@@ -29,8 +36,6 @@ _TURN = 0.01
 """Seconds after which it yields to the event loop."""
 _KEEP_INTERVAL = 300.0
 """Seconds after which the series of a running pod is passed on again."""
-_IDLE_CORES, _IDLE_PERCENT = 0.05, 0.5
-"""A pod is idle if it uses no more than this of its GPUs, or if it has none, of its CPUs."""
 OnSeries = Callable[[PodCard, UsageSeries], None]
 """Called with each series that is to be kept."""
 
@@ -184,7 +189,7 @@ class UsageSampler:
         record.gpu_idle_since = {
             gpu: record.gpu_idle_since.get(gpu, record.last_time)
             for gpu, (busy, _) in record.gpus.items()
-            if busy < _IDLE_PERCENT
+            if busy < IDLE_PERCENT
         }
         sample = UsageSample(
             grown.cpu_seconds / seconds,
@@ -254,5 +259,5 @@ def _gpu_parts(
 
 def _is_idle(sample: UsageSample) -> bool:
     if not math.isnan(sample.gpu_utilization):
-        return sample.gpu_utilization < _IDLE_PERCENT
-    return sample.cpu_cores < _IDLE_CORES
+        return sample.gpu_utilization < IDLE_PERCENT
+    return sample.cpu_cores < IDLE_CORES

@@ -19,7 +19,7 @@ _WAITING = frozenset({"Creating", "Pending", "Resuming"})
 _RUNNING = frozenset({"Running", "Degraded"})
 _GOING = frozenset({"Deleting", "Deleted"})
 _ENDS = {"Failed": "failed", "Completed": "completed"}
-_OF_REASON = {"JobHangs": "hangs", EVENT_REASONS[NOT_FINITE]: "nan", "Evict": "preempted"}
+_OF_REASON = {"JobHangs": "hangs", EVENT_REASONS[NOT_FINITE]: "nan", "Evict": "preempted", "GpusIdle": "idle"}
 """The reason of an Event about a job → what it tells."""
 assert {STARTED, *_ENDS.values(), *_OF_REASON.values()} == set(EVENTS)
 
@@ -76,5 +76,10 @@ def notice_of_event(event: Object) -> Notice | None:
         at = objects.seconds(stamp)
     except ValueError:  # anybody may write Events
         return None
-    begins = {"hangs": "hangs: ", "nan": "", "preempted": "was preempted, and starts again when there is room: "}[word]
+    begins = {
+        "hangs": "hangs: ",
+        "nan": "",
+        "preempted": "was preempted, and starts again when there is room: ",
+        "idle": "is idle: ",
+    }[word]
     return Notice(f"{word}-{at:.0f}", word, at, begins + " ".join(message.split("\n", 1)[0].split()))

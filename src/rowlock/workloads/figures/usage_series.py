@@ -17,6 +17,8 @@ _RECENT = 150
 """Most samples kept unmerged."""
 _WHOLE = 360
 """Most points over the pod's whole life; at this number, neighbours are merged in pairs."""
+IDLE_CORES, IDLE_PERCENT = 0.05, 0.5
+"""A pod is idle if it uses less than this of its GPUs; if these are not measured, of its CPUs."""
 
 
 class UsageSample(NamedTuple):

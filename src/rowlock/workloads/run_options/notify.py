@@ -11,7 +11,7 @@ from rowlock.documents.web_address import parse_web_address
 from rowlock.workloads.body_fields import Fields
 
 STARTED = "started"
-EVENTS = (STARTED, "failed", "hangs", "nan", "preempted", "completed")
+EVENTS = (STARTED, "failed", "hangs", "nan", "idle", "preempted", "completed")
 """What can be told of a job."""
 NOTIFY_ANNOTATION = "rowlock.dev/notify"
 """Job annotation: the name of the Secret with `url`, `key` and `on`."""
