@@ -47,6 +47,7 @@ from rowlock.workloads.inventory.nodes import has_simulated_gpus
 from rowlock.workloads.objects import SubmitPlan, Submitter, plan_submit
 from rowlock.workloads.phase import STOPPED_BY_ANNOTATION, V1_STATUSES, WorkloadStatus
 from rowlock.workloads.projects import Project
+from rowlock.workloads.run_options.retries import decided_sentence
 from rowlock.workloads.runai_json import Workload
 from rowlock.workloads.submission import Submission
 
@@ -237,7 +238,9 @@ async def show(call: RestCall) -> Any:
     await _fill_creation_failures(call, [workload], [body])
     extra, nodes = body["additionalFields"], call.context.cache.nodes()
     is_simulated = any(objects.name(node) in extra["nodes"] and has_simulated_gpus(node) for node in nodes)
-    return {**body, "additionalFields": {**extra, "gpusSimulated": is_simulated}}
+    decided = decided_sentence(workload.job)
+    fields = {**extra, "gpusSimulated": is_simulated, **({"retried": decided} if decided else {})}
+    return {**body, "additionalFields": fields}
 
 
 async def show_distributed(call: RestCall) -> Any:

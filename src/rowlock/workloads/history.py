@@ -19,6 +19,7 @@ from rowlock.workloads.phase import (
     retry_sentence,
     waiting_step,
 )
+from rowlock.workloads.run_options.retries import decided_sentence
 from rowlock.workloads.run_options.start_order import order_sentence
 from rowlock.workloads.run_options.time_limit import end_reason
 from rowlock.workloads.runai_json import Workload
@@ -284,6 +285,8 @@ def explain_workload(workload: Workload, diagnosis: dict[str, Any], events: Iter
         sentence = sentence if step in sentence else join_sentences(sentence, step)
     if status.phase in ("Running", "Degraded"):
         sentence = join_sentences(sentence, *map(objects.as_sentence, remarks))
+    if last_failure and (decided := decided_sentence(workload.job)):
+        sentence = join_sentences(sentence, decided)
     return {"name": name, "phase": status.phase, "sentence": sentence, **diagnosis, "ends": stops_of(all_events)}
 
 

@@ -22,6 +22,7 @@ from rowlock.workloads.frameworks import MPI, PYTORCH
 from rowlock.workloads.pod_options import USER_CREDENTIAL
 from rowlock.workloads.projects import Project
 from rowlock.workloads.run_options.notify import NOTIFY_ANNOTATION
+from rowlock.workloads.run_options.retries import HOLD_ANNOTATION, HOLD_SECONDS
 from rowlock.workloads.storage.pod_storage import claim_object
 from rowlock.workloads.submission import RoleSpec, Submission
 
@@ -290,6 +291,8 @@ def _pod_metadata(submission: Submission, role: RoleSpec, project: Project, subm
         annotations["user"] = submitter.user
     if submission.submit_command:
         annotations[COMMAND_ANNOTATION] = submission.submit_command
+    if submission.options.backoff_limit:
+        annotations[HOLD_ANNOTATION] = str(HOLD_SECONDS)
     if submission.shell_environment:
         annotations[SHELL_ENVIRONMENT] = _secret_name(submission, submitter.id)
     return {"labels": dict(role.labels) | _labels(submission, project, submitter), "annotations": annotations}

@@ -42,6 +42,7 @@ from rowlock.workloads.frameworks import (
     replicated_job,
     succeeded_condition,
 )
+from rowlock.workloads.run_options.retries import decided_of
 from rowlock.workloads.run_options.start_order import order_sentence
 from rowlock.workloads.run_options.time_limit import end_reason
 
@@ -273,7 +274,11 @@ def _explanation(
             return reason, str((condition or {}).get("reason") or "")
         told = str(objects.annotations(job).get(FAILURE_ANNOTATION) or "")
         failure = (first_failure(pods) or told) if phase == "Failed" else _failure_sentence(_failures(pods, "state"))
-        message = " ".join(filter(None, (failure, str((condition or {}).get("message") or ""))))
+        decided = decided_of(job)  # the operator's message would be about the deadline that ends the job
+        operator = (
+            decided.sentence if decided.stops and phase == "Failed" else str((condition or {}).get("message") or "")
+        )
+        message = " ".join(filter(None, (failure, operator)))
         return message, str((condition or {}).get("reason") or "")
     if phase in ("Pending", "Creating"):
         if is_suspended(job) and (order := order_sentence(job)):

@@ -23,6 +23,7 @@ from rowlock.workloads.frameworks import MPI, PYTORCH
 from rowlock.workloads.pod_options import USER_CREDENTIAL, PodSecurity, UserCredentialUse
 from rowlock.workloads.run_options.notify import fields_without_address, hide
 from rowlock.workloads.run_options.own_options import OwnOptions, parse_own_options
+from rowlock.workloads.run_options.retries import parse_backoff_limit
 from rowlock.workloads.storage.pod_storage import PodStorage, parse_storage
 
 LONGEST_NAME = 49
@@ -410,11 +411,10 @@ def _parse_options(spec: Fields, framework: Framework) -> RunOptions:
     slots = spec.integer("slotsPerWorker", 1) or 1
     if slots != 1 and framework is not MPI:
         spec.add_error("slotsPerWorker", "unsupported", "only MPI workloads have slots.")
-    backoff = spec.integer("backoffLimit")
     required_topology, preferred_topology = pod_options.parse_pod_affinity(spec)
     return RunOptions(
         clean_pods=spec.choice("cleanPodPolicy", "None", "All", "Running"),
-        backoff_limit=6 if backoff is None else backoff,
+        backoff_limit=parse_backoff_limit(spec),
         ttl=spec.integer("autoDeletionTimeAfterCompletionSeconds"),
         grace=spec.integer("terminationGracePeriodSeconds"),
         priority=spec.choice("priorityClass", *PRIORITIES),

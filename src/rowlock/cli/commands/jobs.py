@@ -25,7 +25,6 @@ from rowlock.cli.lookups import (
 from rowlock.cli.output import (
     ask,
     format_age,
-    format_duration,
     format_number,
     parse_duration,
     show,
@@ -33,7 +32,7 @@ from rowlock.cli.output import (
     table,
     tell,
 )
-from rowlock.cli.usage.command import describe_usage, read_idle_seconds
+from rowlock.cli.usage.command import describe_usage, read_idle_jobs
 
 if TYPE_CHECKING:
     from rowlock.answers.workloads import AdditionalFields, Event, Pod, Workload, WorkloadDetailed
@@ -56,7 +55,7 @@ def index(line: CommandLine) -> None:
             find_project(server, project_name)
         show("No jobs." if line.all_projects else f"No jobs in project {project_name}.")
         return
-    idle = read_idle_seconds(server) if any(w["phase"] == "Running" for w in workloads) else {}
+    idle = read_idle_jobs(server) if any(w["phase"] == "Running" for w in workloads) else {}
     header = ("NAME", *(("PROJECT",) if line.all_projects else ()), "FRAMEWORK", "PHASE", "PODS", "GPUS", "AGE", "WHY")
     show(table(header, [_row(w, line.all_projects, idle.get(w["id"])) for w in workloads]))
 
@@ -77,10 +76,10 @@ def _parse_phase(word: str | None) -> str:
     return phase
 
 
-def _row(workload: Workload, with_project: bool, idle: int | None) -> tuple[str, ...]:
+def _row(workload: Workload, with_project: bool, idle: str | None) -> tuple[str, ...]:
     requested_gpus = workload["workloadRequestedResources"]["gpu"]["request"]
     reasons = str(workload.get("phaseMessage") or "").splitlines()
-    reasons = reasons or ([f"idle for {format_duration(idle)}"] if idle is not None else [])
+    reasons = reasons or ([idle] if idle else [])
     return (
         workload["name"],
         *((workload["projectName"],) if with_project else ()),
@@ -114,8 +113,8 @@ def describe(line: CommandLine) -> None:
         return
     used = describe_usage(server, workload["id"]) if body["phase"] == "Running" else ""
     show(_describe_workload(body, used, read_holders(server, body)))
-    if limit := _describe_backoff_limit(server, body):
-        show(f"{'Backoff limit:':<15} {limit}")
+    for title, text in _describe_restarts(server, body):
+        show(f"{title + ':':<15} {text}")
     for title, place in find_directories(server, workload["id"]):
         show(f"{title + ':':<15} {place}")
     if pods:
@@ -130,16 +129,25 @@ def describe(line: CommandLine) -> None:
         show(table(("AGE", "TYPE", "REASON", "ABOUT", "MESSAGE"), [_event_row(e) for e in events]))
 
 
-def _describe_backoff_limit(server: ServerClient, body: WorkloadDetailed) -> str:
-    """How often the job restarts, and what counts; "" for kinds that have no such limit, or another rule."""
+def _describe_restarts(server: ServerClient, body: WorkloadDetailed) -> Iterator[tuple[str, str]]:
+    """How often the job restarts, what counts, and after which causes; nothing for kinds that have no such limit, or another rule."""
     if body["additionalFields"]["kind"] not in _OPERATORS_KINDS:
-        return ""
-    limit = server.get(f"{WORKLOADS}/distributed/{body['id']}")["spec"].get("backoffLimit")
-    if limit is None:
-        return "none: ranks restart for ever, if their restartPolicy says so"
-    if body["source"] == "Other":  # a manifest, whose restarts the operator counts
-        return f"{limit} (the operator counts restarts of containers over all pods)"
-    return f"{limit} {'restart' if limit == 1 else 'restarts'} of the job, however many ranks it has"
+        return
+    spec = server.get(f"{WORKLOADS}/distributed/{body['id']}")["spec"]
+    limit = spec.get("backoffLimit")
+    if not limit and spec.get("retryOn"):
+        pass  # the rules decide
+    elif limit is None:
+        yield "Backoff limit", "none: ranks restart for ever, if their restartPolicy says so"
+    elif body["source"] == "Other":  # a manifest, whose restarts the operator counts
+        yield "Backoff limit", f"{limit} (the operator counts restarts of containers over all pods)"
+    else:
+        words = "restart" if limit == 1 else "restarts"
+        yield "Backoff limit", f"{limit} {words} of the job, however many ranks it has"
+    if retries := spec.get("retryOn"):
+        yield "Retried on", ", ".join(retries)
+    if never := spec.get("neverRetryOn"):
+        yield "Never retried on", ", ".join(never)
 
 
 def _describe_workload(body: WorkloadDetailed, usage: str, holders: str) -> str:
@@ -153,6 +161,7 @@ def _describe_workload(body: WorkloadDetailed, usage: str, holders: str) -> str:
         ("Sweep", _describe_sweep(extra)),
         ("Phase", body["phase"]),
         ("Why", f"{body.get('phaseMessage') or ''} {holders}".strip()),
+        ("Retries", extra.get("retried") or ""),
         ("Since", format_age(body["phaseUpdatedAt"])),
         ("Image", ", ".join(body["images"])),
         ("Command", _join_command(extra["argv"])),

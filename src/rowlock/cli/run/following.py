@@ -65,7 +65,7 @@ def follow_run(
         if heard_until is None or _goes_on_without(console.rank, server, name, identity):
             since = None if heard_until is None else f"{time.monotonic() - heard_until:.3f}"
             events_path = f"{WORKLOADS}/{identity}/events"
-            with ProgressReporter(server, name, events_path, restarts=bool(line.backoff_limit), pauses=True):
+            with ProgressReporter(server, name, events_path, restarts=line.backoff_limit != 0, pauses=True):
                 write_merged(server, f"{WORKLOADS}/{identity}/logs", follow=True, since=since, fold=line.fold)
         body = wait_for_phase(client.connect(line), {"id": identity}, "Completed", None)
     except KeyboardInterrupt:
@@ -201,7 +201,7 @@ def leave_running(line: CommandLine, name: str, code: int) -> int:
 
 POLL_INTERVAL = 3.0
 """Seconds between two requests."""
-_EVENT_REASONS = frozenset({"JobHangs", "JobStill", "RankSlow", "JobMovesAgain", "RanksNeverMet", "WorkersIdle"})
+_EVENT_REASONS = frozenset({"JobHangs", "JobStill", "RankSlow", "JobMovesAgain", "RanksNeverMet", "WorkersIdle", "GpusIdle"})
 _SUSPEND_REASONS = frozenset({"PyTorchJobSuspended", "PyTorchJobResumed"})
 
 

@@ -39,7 +39,9 @@ def rerun(line: CommandLine) -> int:
     server = client.connect(line)
     run = find_run(server, project(line), line.word("run"))
     body = kept_request(run, "again")
-    line.set_values(backoff_limit=body["spec"].get("backoffLimit") or 0, clean_env=False)
+    line.set_values(
+        backoff_limit=None if body["spec"].get("retryOn") else body["spec"].get("backoffLimit") or 0, clean_env=False
+    )
     return launch(line, lambda: _prepare(line, server, run, body))
 
 

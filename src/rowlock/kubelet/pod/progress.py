@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from rowlock.kubelet.pod.facts import ContainerFacts, Exit, PodFacts, Run
 from rowlock.kubelet.pod.spec import ContainerSpec, PodSpec
-from rowlock.objects import FINAL_PHASES
+from rowlock.objects import FINAL_PHASES, is_digits
+from rowlock.workloads.run_options.retries import HOLD_ANNOTATION
 
 MAX_BACKOFF_FACTOR = 30
 """The longest back-off, in units of the first."""
@@ -151,8 +152,14 @@ def _assess_container(
         is_ready=has_started and (facts.ready or container.readiness_probe is None),
         ended=ended,
         will_restart=ended is not None and _should_restart(spec, container, ended, are_mains_over=are_mains_over),
-        restart_delay=backoff_delay(facts.recent_restarts, base),
+        restart_delay=max(backoff_delay(facts.recent_restarts, base), _least_delay(spec)),
     )
+
+
+def _least_delay(spec: PodSpec) -> float:
+    """Seconds for which a container of a submitted job is not started again, so that the cause of its end can be judged."""
+    text = spec.annotations.get(HOLD_ANNOTATION) or ""
+    return float(text) if is_digits(text) and len(text) < 3 else 0.0
 
 
 def _should_restart(spec: PodSpec, container: ContainerSpec, ended: Exit, *, are_mains_over: bool) -> bool:

@@ -39,14 +39,19 @@ def seconds_run(phases: Sequence[tuple[float, str, str]], now: float) -> float:
 
 
 def end_patch(job: Object, limit: float) -> dict[str, Any]:
-    """The patch that ends the job: its operator fails it, since its deadline has passed, and deletes its pods, which get SIGTERM and their
-    grace. Kubeflow's operator leaves them where the job has no cleanPodPolicy, so one is set."""
+    """The patch that ends a job which has reached its limit."""
     sentence = f"It was stopped: it reached its --max-time of {time_text(limit)}."
-    policy = {"activeDeadlineSeconds": 1}
-    if objects.dig(job, "spec.runPolicy.cleanPodPolicy", "None") == "None":
-        policy |= {"cleanPodPolicy": "Running"}  # type: ignore[dict-item]
     meta = {"uid": objects.uid(job), "annotations": {ENDED_ANNOTATION: sentence}}
-    return {"metadata": meta, "spec": {"runPolicy": policy}}
+    return {"metadata": meta, "spec": {"runPolicy": ending_policy(job)}}
+
+
+def ending_policy(job: Object) -> dict[str, Any]:
+    """The part of the run policy that ends a job: its operator fails it, since its deadline has passed, and deletes its pods, which get SIGTERM
+    and their grace. Kubeflow's operator leaves them where the job has no cleanPodPolicy, so one is set."""
+    policy: dict[str, Any] = {"activeDeadlineSeconds": 1}
+    if objects.dig(job, "spec.runPolicy.cleanPodPolicy", "None") == "None":
+        policy |= {"cleanPodPolicy": "Running"}
+    return policy
 
 
 def time_text(seconds: float) -> str:
