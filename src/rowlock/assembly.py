@@ -215,8 +215,7 @@ class Server:
         sources = MetricSources(
             partial(view.all, kinds.POD), partial(view.all, kinds.NODE), requests, rest_api.cache.count_phases, self._clock,
             watchdog=watchdog, store=cluster.store, database=self.data_dir / "cluster.db", scheduler=lambda: cluster.scheduler,
-            usage=cluster.kubelet.usage if cluster.kubelet else None,
-            live_jobs=partial(live_jobs, rest_api.cache, cluster.kubelet.usage if cluster.kubelet else None),
+            usage=cluster.kubelet.usage if cluster.kubelet else None, live_jobs=partial(live_jobs, rest_api.cache),
         )  # fmt: skip
         api_settings = replace(
             api_settings,

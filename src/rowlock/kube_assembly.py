@@ -145,8 +145,7 @@ class KubeServer(Server):
             with loop_watchdog.LoopWatchdog(self._clock) as watchdog:
                 figures = MetricSources(
                     cache.pods, cache.nodes, requests, cache.count_phases, self._clock, watchdog=watchdog,
-                    scheduler=scheduler.current if scheduler else lambda: None, silent_seconds=probe.silent_seconds,
-                    live_jobs=partial(live_jobs, cache, None),
+                    scheduler=scheduler.current if scheduler else lambda: None, silent_seconds=probe.silent_seconds, live_jobs=partial(live_jobs, cache),
                 )  # fmt: skip
                 own = [*health_routes(cache.can_answer), metrics_route(users, figures), door.code_route]
                 app = Starlette(routes=[*own, *rest_api.routes, Mount("/", app=proxy)])

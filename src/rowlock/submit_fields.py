@@ -184,6 +184,8 @@ SUBMIT_FIELDS: tuple[SubmitField, ...] = (
     # -------------------------------------------------- lifecycle
     F("backoffLimit", "int", "restarts of the job before it fails, however many ranks it has", v1="--backoff-limit", v2="--backoff-limit",
       value="N", default1=6, default2=6, hidden="--backoffLimit"),
+    F("retryOn", "names", "only start the job again after these causes"),
+    F("neverRetryOn", "names", "do not start the job again after these causes"),
     F("autoDeletionTimeAfterCompletionSeconds", "duration", "delete the finished job after this time: 5s, 2m, 3h",
       v1="--ttl-after-finish", v2="--auto-deletion-time-after-completion", value="DURATION"),
     F("terminationGracePeriodSeconds", "duration", "how long a pod may take to end (default 30s)",
@@ -303,7 +305,7 @@ ITEM_KEYS["--configmap-volume"] = ITEM_KEYS["--configmap-map-volume"]
 WHOLE_JOB = frozenset({
     "distributedFramework", "category", "numWorkers", "noMaster", "noWorkers", "nprocPerNode",
     "minReplicas", "maxReplicas", "cleanPodPolicy", "slotsPerWorker", "mpiLauncherCreationPolicy", "sshAuthMountPath",
-    "backoffLimit", "autoDeletionTimeAfterCompletionSeconds", "terminationGracePeriodSeconds",
+    "backoffLimit", "retryOn", "neverRetryOn", "autoDeletionTimeAfterCompletionSeconds", "terminationGracePeriodSeconds",
     "terminateAfterPreemption", "priorityClass", "preemptibility", "nodePools", "podAffinity",
 })  # fmt: skip
 """Fields of the whole job, which `masterSpec` does not have."""
@@ -314,7 +316,7 @@ DISTRIBUTED = frozenset({
 """Fields of distributed workloads only; trainings and workspaces, which are one pod, do not have them."""
 TOP_FIELDS = (
     "name", "useGivenNameAsPrefix", "projectId", "clusterId", "templateId", "spec", "masterSpecSameAsWorker",
-    "masterSpec", "submitCommand", "shellEnvironment", "notify", "maxTimeSeconds", "after", "startAfter", "code",
+    "masterSpec", "submitCommand", "shellEnvironment", "tags", "note", "favourite", "notify", "maxTimeSeconds", "after", "startAfter", "code",
     "assets",
 )  # fmt: skip
 CODE_FIELDS = (

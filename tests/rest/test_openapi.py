@@ -107,6 +107,7 @@ JOB = {
     "spec": {"pytorchReplicaSpecs": {"Master": {"template": {"spec": {"containers": [{"name": "pytorch", "image": "i"}]}}}}},
 }  # fmt: skip
 BODIES: dict[str, Any] = {
+    "RunMarks": {"tags": ["paper"], "note": "the first that learned", "favourite": True},
     "ManifestRequest": {"metadata": {"name": "manifest", "projectId": "team-a"}, "manifest": JOB},
     "ManifestUpdate": {"metadata": {"priority": "low"}},
     "DistributedCreationRequest": {**SUBMIT, "name": "dist"}, "StandardCreationRequest": {**SUBMIT, "name": "alone"},

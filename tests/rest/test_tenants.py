@@ -428,7 +428,7 @@ def test_no_filter_tells_of_another_project(person: str) -> None:
     ("person", "refused"),
     [
         ("editor", set[str]()),
-        ("viewer", {"POST", "PUT", "DELETE"}),
+        ("viewer", {"POST", "PUT", "PATCH", "DELETE"}),
         ("admin", set[str]()),
         ("typist", set[str]()),
         ("guest", set[str]()),
@@ -448,9 +448,10 @@ def test_what_one_may_do_in_ones_own_project(person: str, refused: set[str], mon
                 continue  # a route before this one has deleted it
             gone |= {mine} if method == "DELETE" else set()
             where = fill(path, mine, "plain") + QUERIES.get(path, "")
-            body: dict[str, Any] | None = {"metadata": {"category": "Train"}} if method == "PUT" else None
+            bodies: dict[str, dict[str, Any]] = {"PUT": {"metadata": {"category": "Train"}}, "PATCH": {"note": "x"}}
+            body = bodies.get(method)
             answer = await tenancy.ask(token, method, where, body)
-            expected = 403 if method in refused else 200 if method == "GET" else 202
+            expected = 403 if method in refused else 200 if method in ("GET", "PATCH") else 202
             silent = path.endswith("/logs") and "started yet" in answer.text
             unmeasured = path.endswith("/metrics") and answer.status_code == 207
             assert silent or unmeasured or answer.status_code == expected, (method, path, answer.text)
@@ -492,6 +493,10 @@ def test_what_is_deleted_stays_whose_it_was(person: str, own: int) -> None:
             answer = await tenancy.ask(token, "GET", path)
             assert MARK not in answer.text, answer.text
             assert len(answer.json()["runs" if "runs" in path else "workloads"]) == own
+        for by, count in (("job", own), ("project", min(own, 1))):
+            answer = await tenancy.ask(token, "GET", f"/api/v1/hours?by={by}")
+            assert MARK not in answer.text and len(answer.json()["rows"]) == count, answer.text
+            assert answer.json()["total"]["runs"] == own
         shown = await tenancy.ask(token, "GET", f"/api/v1/workloads/{mine}")
         assert shown.status_code == (200 if own else 404), shown.text
         name = "runai-mine-plain"
@@ -510,6 +515,7 @@ def test_what_is_deleted_stays_whose_it_was(person: str, own: int) -> None:
             meta = {"name": binding["metadata"]["name"] + "-again", "namespace": name}
             await tenancy.store.create(kinds.ROLE_BINDING, {**binding, "metadata": meta})
         assert (await tenancy.ask(token, "GET", "/api/v1/runs")).json()["runs"] == []
+        assert (await tenancy.ask(token, "GET", "/api/v1/hours")).json()["rows"] == []
         assert (await tenancy.ask(token, "GET", f"/api/v1/workloads/{mine}")).status_code == 404
         assert (await tenancy.ask(OWNER, "GET", f"/api/v1/workloads/{mine}")).status_code == 200
 

@@ -12,7 +12,7 @@ import pytest
 from rowlock import objects
 from rowlock.objects import Object
 from rowlock.workloads.figures.hours import (
-    Hold,
+    HeldTime,
     Hours,
     Window,
     hold_of,
@@ -43,14 +43,14 @@ def pod(
 
 
 def test_a_pod_holds_from_its_node_to_its_end() -> None:
-    assert hold_of(pod(), None, 5000.0) == Hold(1000.0, 5000.0)
-    assert hold_of(pod("Succeeded", ended=1500.0), None, 5000.0) == Hold(1000.0, 1500.0)
-    assert hold_of(pod(ended=1500.0), 2000.0, 5000.0) == Hold(1000.0, 2000.0), (
+    assert hold_of(pod(), None, 5000.0) == HeldTime(1000.0, 5000.0)
+    assert hold_of(pod("Succeeded", ended=1500.0), None, 5000.0) == HeldTime(1000.0, 1500.0)
+    assert hold_of(pod(ended=1500.0), 2000.0, 5000.0) == HeldTime(1000.0, 2000.0), (
         "it runs while a container may start again"
     )
-    assert hold_of(pod("Failed", ended=1500.0, code=1), 2000.0, 5000.0) == Hold(1000.0, 1500.0)
-    assert hold_of(pod(), 2000.0, 1800.0) == Hold(1000.0, 1800.0)
-    assert hold_of(pod(scheduled=3000.0), 2000.0, 9000.0) == Hold(3000.0, 3000.0), (
+    assert hold_of(pod("Failed", ended=1500.0, code=1), 2000.0, 5000.0) == HeldTime(1000.0, 1500.0)
+    assert hold_of(pod(), 2000.0, 1800.0) == HeldTime(1000.0, 1800.0)
+    assert hold_of(pod(scheduled=3000.0), 2000.0, 9000.0) == HeldTime(3000.0, 3000.0), (
         "clocks differ: never less than nothing"
     )
     waiting = {**pod(), "spec": {}}
@@ -60,7 +60,7 @@ def test_a_pod_holds_from_its_node_to_its_end() -> None:
 def test_malformed_times_are_none() -> None:
     broken = pod(creationTimestamp="yesterday")
     broken["status"]["conditions"][0]["lastTransitionTime"] = "soon"
-    assert hold_of(broken, None, 100.0) == Hold(0.0, 100.0)
+    assert hold_of(broken, None, 100.0) == HeldTime(0.0, 100.0)
 
 
 def test_usage_is_weighed_with_gpus_and_time() -> None:
@@ -71,7 +71,7 @@ def test_usage_is_weighed_with_gpus_and_time() -> None:
         (1200.0, 1300.0, NAN, 0.0),
         (1300.0, 1400.0, NAN, NAN),
     ]
-    hours.add_pod(2.0, Hold(1000.0, 1400.0), steps, 0.0, ALWAYS)
+    hours.add_pod(2.0, HeldTime(1000.0, 1400.0), steps, 0.0, ALWAYS)
     assert (hours.held, hours.measured, hours.watched) == (800.0, 400.0, 600.0)
     assert hours.used == 2 * 100 * 0.5
     assert hours.idle == 2 * (100 + 100), "of the GPU, and, where that is not measured, of the CPUs"
@@ -79,7 +79,7 @@ def test_usage_is_weighed_with_gpus_and_time() -> None:
 
 def test_usage_beyond_the_hold_does_not_count() -> None:
     hours = Hours()
-    hours.add_pod(1.0, Hold(1000.0, 1100.0), [(0.0, 2000.0, 100.0, 1.0)], 0.0, ALWAYS)
+    hours.add_pod(1.0, HeldTime(1000.0, 1100.0), [(0.0, 2000.0, 100.0, 1.0)], 0.0, ALWAYS)
     assert (hours.held, hours.used) == (100.0, 100.0)
 
 
@@ -87,7 +87,7 @@ def test_usage_beyond_the_hold_does_not_count() -> None:
 def test_windows_add_up(seed: int) -> None:
     """A year is the sum of its weeks: no figure is counted twice, and none is lost."""
     draw = random.Random(seed)
-    hold = Hold(draw.uniform(0, 500), draw.uniform(500, 1000))
+    hold = HeldTime(draw.uniform(0, 500), draw.uniform(500, 1000))
     times = sorted(draw.uniform(0, 1000) for _ in range(20))
     steps = [
         (a, b, draw.choice([NAN, 0.0, draw.uniform(0, 100)]), draw.uniform(0, 0.1))
@@ -110,7 +110,7 @@ def test_what_is_read_back_from_the_archive_is_what_was_measured() -> None:
     for number in range(1, 1001):  # more than are kept one by one
         series.add(1000.0 + 2 * number, UsageSample(cpu_cores=1.0, gpu_utilization=30.0))
     hours = Hours()
-    hours.add_pod(4.0, Hold(1000.0, 3000.0), steps_of(series.to_json()), 0.0, ALWAYS)
+    hours.add_pod(4.0, HeldTime(1000.0, 3000.0), steps_of(series.to_json()), 0.0, ALWAYS)
     assert hours.measured == pytest.approx(8000.0) and hours.used == pytest.approx(2400.0, rel=1e-5)
     assert list(steps_of({})) == [] and next(iter(steps_of({"start": 0, "times": [1.0], "columns": {}})))[:2] == (
         0.0,
@@ -119,7 +119,7 @@ def test_what_is_read_back_from_the_archive_is_what_was_measured() -> None:
 
 
 def waste(of: Object, lives: dict[str, list[float | None]] | None = None, *, failed: bool = False) -> float:
-    return wasted_seconds(of, Hold(1000.0, 2000.0), lives or {}, ALWAYS, has_run_failed=failed)
+    return wasted_seconds(of, HeldTime(1000.0, 2000.0), lives or {}, ALWAYS, has_run_failed=failed)
 
 
 def test_all_that_a_failed_run_held_is_wasted() -> None:

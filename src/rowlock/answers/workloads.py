@@ -70,12 +70,14 @@ AdditionalFields = TypedDict("AdditionalFields", {
     "nodes": list[str], "chief": str, "commandLine": str, "startedAt": Time | None, "kind": str, "image": str,
     "ports": list[Port], "gpusSimulated": NotRequired[bool], "ranForSeconds": NotRequired[float | None],
     "cronJob": NotRequired[str], "sweep": NotRequired[str], "sweepParameters": NotRequired[Json],
+    "retried": NotRequired[str],
 })  # fmt: skip
 
 
 class Workload(WorkloadIdentity, WorkloadTimes, WorkloadState, WorkloadResources, WorkloadContent):
     """An item of the list of workloads. `additionalFields` has what our command lines show and Run:ai's model lacks; `cronJob` is the name of
-    the CronJob that made it, absent from other workloads, as are `sweep` and `sweepParameters`, which a run of a sweep has."""
+    the CronJob that made it, absent from other workloads, as are `sweep` and `sweepParameters`, which a run of a sweep has; `retried` says what
+    was decided about a retry, if anything was."""
 
     additionalFields: AdditionalFields
 
@@ -222,6 +224,16 @@ class WorkloadUsage(UsageOfWorkload):
     pods: list[UsageOfPod]
 
 
+HoursRow = TypedDict("HoursRow", {
+    "projectName": str, "userName": str, "workloadName": str, "workloadId": str, "runs": int, "failedRuns": int,
+    "gpuHoursHeld": float, "gpuHoursUsed": float | None, "gpuHoursIdle": float | None, "gpuHoursWasted": float,
+    "gpuHoursNotMeasured": float, "hoursWaited": float, "gpusSimulated": bool,
+})  # fmt: skip
+"""GPU hours of a project, a user or a run; "" for what the row is not about. `gpuHoursUsed` is null where no GPU was measured, `gpuHoursIdle`
+where nothing was; `gpuHoursWasted` are those of failed runs, and of containers that failed."""
+UsageHours = TypedDict("UsageHours", {
+    "by": str, "since": Time, "until": Time, "rows": list[HoursRow], "total": HoursRow, "rowsInAll": int, "cut": str, "problem": str,
+})  # fmt: skip
 Curve = TypedDict("Curve", {"metric": str, "axis": str, "points": list[list[Any]]})
 Curves = TypedDict("Curves", {"rank": str, "curves": list[Curve], "notes": list[str]})
 EventFile = TypedDict("EventFile", {"path": str, "place": str, "begunAt": Time})
@@ -235,6 +247,7 @@ NotifyTrial = TypedDict("NotifyTrial", {
 RunHeader = TypedDict("RunHeader", {
     "id": str, "name": str, "projectName": str, "kind": str, "createdAt": Time, "finishedAt": Time | None,
     "deletedAt": Time | None, "phase": Phase, "attempts": int, "verdict": str, "durationSeconds": float | None,
+    "tags": list[str], "note": str, "favourite": bool,
 })  # fmt: skip
 Runs = TypedDict("Runs", {"runs": list[RunHeader], "cut": str, "problem": str, "next": NotRequired[int]})
 RunPhase = TypedDict("RunPhase", {"at": Time, "phase": str, "message": str})

@@ -6,6 +6,7 @@ that is not a database, is not touched; the server then runs without an archive 
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import sqlite3
 import zlib
@@ -127,6 +128,18 @@ def put_note(name: str, text: str) -> Statement:
     return Statement(WRITES["note"], (name, text))
 
 
+MARK = "mark/"
+"""Prefix of the names of notes with what people wrote on a run: the uid of its job follows, the text is JSON."""
+MARKED = f"SELECT substr(name, {len(MARK) + 1}) FROM notes WHERE name GLOB '{MARK}*'"
+"""The uids of runs with marks; `MARKS` is their JSON, for further conditions: SQLite may check them on any note first."""
+MARKS = f"iif(name GLOB '{MARK}*', text, '{{}}')"
+
+
+def put_marks(run_uid: str, marks: Mapping[str, Any]) -> Statement:
+    """The write of what people wrote on a run: `{"tags", "note", "favourite"}`, or {} for nothing."""
+    return put_note(f"{MARK}{run_uid}", json.dumps(marks, ensure_ascii=False))
+
+
 def open_database(path: Path, *, writes: bool) -> sqlite3.Connection:
     """Open the file; `writes` may create it. Raises FileNotFoundError when there is none, UnusableArchive, sqlite3.Error, OSError."""
     if os.path.lexists(path) and (path.is_symlink() or not path.is_file()):
@@ -242,4 +255,12 @@ def read_samples(
 
 
 def read_notes(database: sqlite3.Connection) -> dict[str, str]:
-    return dict(database.execute("SELECT name, text FROM notes"))
+    """The archive's notes about itself."""
+    return dict(database.execute(f"SELECT name, text FROM notes WHERE name NOT GLOB '{MARK}*'"))
+
+
+def read_marks(database: sqlite3.Connection, run_uids: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Uid of a run → what people wrote on it; only runs with marks."""
+    names = json.dumps([f"{MARK}{uid}" for uid in run_uids])
+    sql = "SELECT name, text FROM notes WHERE name IN (SELECT value FROM json_each(?))"
+    return {name.removeprefix(MARK): json.loads(text) for name, text in database.execute(sql, (names,))}

@@ -9,12 +9,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from rowlock import objects
-from rowlock.archive.database import WRITES, Statement, put_note
+from rowlock.archive.database import MARKED, MARKS, WRITES, Statement, put_marks, put_note, read_marks
 
 DEFAULT_AGE = 90 * 86400.0
 DEFAULT_SIZE = 4 << 30
 CUT_NOTE = "cut"
 _RUNS_PER_STEP = 100
+_NO_FAVOURITE = f"AND uid NOT IN ({MARKED} AND json_extract({MARKS}, '$.favourite'))"
 _TARGET = 0.9
 """The share of the allowed size that a cut leaves, so that the next one is not due at once."""
 
@@ -29,7 +30,7 @@ class Retention:
 
 def expired_runs(database: sqlite3.Connection, retention: Retention, now: float) -> list[str]:
     """The uids of up to `_RUNS_PER_STEP` runs that ended, or were deleted, too long ago."""
-    sql = "SELECT uid FROM runs WHERE max(coalesce(deleted, 0), coalesce(finished, 0)) BETWEEN 1 AND ? LIMIT ?"
+    sql = f"SELECT uid FROM runs WHERE max(coalesce(deleted, 0), coalesce(finished, 0)) BETWEEN 1 AND ? {_NO_FAVOURITE} LIMIT ?"
     return [uid for (uid,) in database.execute(sql, (now - retention.age, _RUNS_PER_STEP))]
 
 
@@ -43,8 +44,8 @@ def stored_bytes(database: sqlite3.Connection) -> int:
 
 
 def oldest_runs(database: sqlite3.Connection, count: int) -> list[str]:
-    """The uids of up to `count` ended runs, the earliest end first; running ones are always kept."""
-    sql = "SELECT uid FROM runs WHERE finished IS NOT NULL OR deleted IS NOT NULL ORDER BY coalesce(finished, deleted) LIMIT ?"
+    """The uids of up to `count` ended runs, the earliest end first; running ones and favourites are always kept."""
+    sql = f"SELECT uid FROM runs WHERE (finished IS NOT NULL OR deleted IS NOT NULL) {_NO_FAVOURITE} ORDER BY coalesce(finished, deleted) LIMIT ?"
     return [uid for (uid,) in database.execute(sql, (count,))]
 
 
@@ -63,7 +64,8 @@ def cut(
         marks = ", ".join("?" * len(uids))
         names = [name for (name,) in database.execute(f"SELECT name FROM runs WHERE uid IN ({marks})", uids)]
         files = list(database.execute(f"SELECT file FROM logs WHERE run_uid IN ({marks}) AND file != ''", uids))
-        store(database, [*_deletions(uids), put_note(CUT_NOTE, _sentence(names, now))])
+        unmarked = [put_marks(uid, {}) for uid in read_marks(database, uids)]
+        store(database, [*_deletions(uids), *unmarked, put_note(CUT_NOTE, _sentence(names, now))])
         remove_files([file for (file,) in files])
         return len(uids)
 

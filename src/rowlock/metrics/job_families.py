@@ -1,4 +1,4 @@
-"""Families of `/metrics` about running jobs. Their names and labels are dstack's, with `rowlock` for `dstack`."""
+"""Families of `/metrics` about running jobs. Their names and labels are those of dstack, with the prefix of rowlock."""
 
 from __future__ import annotations
 

@@ -127,10 +127,7 @@ class RestApi:
             Standby(self._recorder, self.cache, archive, clock) if archive and self._recorder and run_elected else None
         )
         self._context = AppContext(
-            self.api,
-            self.cache,
-            settings,
-            clock,
+            self.api, self.cache, settings, clock,
             take_snapshot=take_snapshot,
             diagnose=diagnose,
             observe_ranks=observe_ranks,
@@ -145,7 +142,7 @@ class RestApi:
             archive=archive,
             lanes=self._notifier.lanes,
             catch_up=(self._standby or self._recorder).catch_up if self._recorder else None,
-        )
+        )  # fmt: skip
         self._provider_logins = ProviderLogins(settings.oidc, LoginLimits(clock), clock)
         self._logins = applications.Logins(settings, LoginLimits(clock), self._provider_logins)
         self._authenticator = Authenticator(
@@ -160,9 +157,7 @@ class RestApi:
             tasks.create_task(self._read_ahead(), name="first reading of rows")
             tasks.create_task(supervise("the usage of workloads", self.usage.run), name="usage of workloads")
             tasks.create_task(supervise("the figures of projects and nodes", self.scopes.run), name="figures of scopes")
-            tasks.create_task(
-                supervise("idle jobs", IdleJobs(self.api, self.cache, self._context.pod_usage, self._context.clock).run)
-            )
+            tasks.create_task(supervise("idle jobs", IdleJobs(self.api, self.cache).run), name="idle jobs")
             if self.events:
                 index = partial(self._index_events, self.events)
                 tasks.create_task(supervise("the index of events", index), name="events")

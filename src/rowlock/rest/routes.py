@@ -12,6 +12,7 @@ from rowlock.rest.accounts import access_rules, user_credentials, users
 from rowlock.rest.assets import assets, credentials, templates
 from rowlock.rest.call import Endpoint, RestCall
 from rowlock.rest.cluster_view import allocations, cards, queue, quota_trial, usage
+from rowlock.rest.hours import routes as hours
 from rowlock.rest.inventory import (
     clusters,
     departments,
@@ -25,7 +26,7 @@ from rowlock.rest.notifications import trial
 from rowlock.rest.openapi.document import openapi_document
 from rowlock.rest.policies import policies
 from rowlock.rest.rights import EVERYBODY, Right
-from rowlock.rest.run_history import curves, event_files, past_logs, past_workloads, runs
+from rowlock.rest.run_history import curves, event_files, past_logs, past_workloads, run_marks, runs
 from rowlock.rest.run_history.past_workloads import or_past
 from rowlock.rest.sweeps import routes as sweeps
 from rowlock.rest.sweeps import submits as sweep_submits
@@ -167,8 +168,10 @@ ROUTES: tuple[RouteRow, ...] = (
     ("GET", f"{_WORKLOADS}/{{id}}/wait", _READ, workloads.wait),
     ("GET", f"{_WORKLOADS}/{{id}}/logs", _READ_LOGS, past_logs.workload_logs),
     ("GET", f"{_WORKLOADS}/{{id}}/pods/{{pod}}/logs", _READ_LOGS, past_logs.pod_logs),
+    ("GET", "/api/v1/hours", _LIST, hours.index),
     ("GET", "/api/v1/runs", _LIST, runs.index),
     ("GET", "/api/v1/runs/{id}", _READ_LOGS, runs.show),
+    ("PATCH", "/api/v1/runs/{id}", _CHANGE, run_marks.change),
     ("GET", "/api/v1/runs/{id}/curves", _READ_LOGS, curves.show),
     ("GET", "/api/v1/runs/{id}/event-files", _READ_LOGS, event_files.show),
     ("GET", _SWEEPS, _LIST_ASSETS, sweeps.index),

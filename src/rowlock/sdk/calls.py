@@ -5,11 +5,14 @@ from __future__ import annotations
 import urllib.parse
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from rowlock import submit_fields
 from rowlock.sdk.models import FINISHED_PHASES, LogLine, ProjectInfo, RunInfo, WorkloadInfo, WorkloadPod
 from rowlock.sdk.sweep_models import SweepInfo, SweepRunInfo, read_runs
+
+if TYPE_CHECKING:
+    from rowlock.answers.workloads import UsageHours
 
 T = TypeVar("T")
 _WORKLOADS, _PROJECTS, _RUNS, _SWEEPS = (
@@ -83,6 +86,11 @@ def submit(body: Mapping[str, Any], key: str) -> ApiCall[WorkloadInfo]:
     return ApiCall("POST", f"{_WORKLOADS}/distributed", WorkloadInfo.from_submit, {"requireImages": True}, body, key)
 
 
+def usage(by: str, since: float, project: str) -> ApiCall[UsageHours]:
+    """GPU hours; the server's most rows."""
+    return ApiCall("GET", "/api/v1/hours", _as_is, {"by": by, "since": since, "project": project, "limit": 10_000})
+
+
 def workload(identity: str) -> ApiCall[WorkloadInfo]:
     return ApiCall("GET", _path(identity), WorkloadInfo.from_json)
 
@@ -151,8 +159,8 @@ def create_project(name: str, gpus: float) -> ApiCall[ProjectInfo]:
     return ApiCall("POST", _PROJECTS, ProjectInfo.from_json, body=body)
 
 
-def runs(offset: int, project: str, name: str) -> ApiCall[ItemPage[RunInfo]]:
-    query = {"offset": offset, "limit": PAGE, "project": project, "name": name}
+def runs(offset: int, project: str, name: str, tag: str, search: str) -> ApiCall[ItemPage[RunInfo]]:
+    query = {"offset": offset, "limit": PAGE, "project": project, "name": name, "tag": tag, "search": search}
     return ApiCall("GET", _RUNS, _read_page("runs", RunInfo.from_json), query)
 
 
@@ -190,6 +198,12 @@ def delete_sweep(identity: str) -> ApiCall[None]:
 
 def _sweep_path(identity: str, *more: str) -> str:
     return "/".join([_SWEEPS, urllib.parse.quote(identity, safe=""), *more])
+
+
+def mark_run(identity: str, marks: Mapping[str, Any]) -> ApiCall[RunInfo]:
+    """Write on a run; fields that are None stay as they are."""
+    body = {name: value for name, value in marks.items() if value is not None}
+    return ApiCall("PATCH", f"{_RUNS}/{urllib.parse.quote(identity, safe='')}", RunInfo.from_json, body=body)
 
 
 class LogLineSplitter:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import httpx
 
@@ -31,6 +31,9 @@ from rowlock.sdk.submission_body import JobRequest, job_request
 from rowlock.sdk.sweep_models import SweepInfo
 from rowlock.sdk.sweep_request import Space, sweep_request
 from rowlock.sdk.sweeps import SweepHandle
+
+if TYPE_CHECKING:
+    from rowlock.answers.workloads import UsageHours
 
 T = TypeVar("T")
 _LOOK_S = 0.2
@@ -130,9 +133,21 @@ class Client:
         """Create a project with a quota of GPUs."""
         return self.run_call(calls.create_project(name, gpus))
 
-    def runs(self, project: str = "", *, name: str = "") -> Iterator[RunInfo]:
-        """Runs, the newest first, deleted workloads included; `name` may contain `*`."""
-        return self._items(lambda offset: calls.runs(offset, project, name))
+    def runs(self, project: str = "", *, name: str = "", tag: str = "", search: str = "") -> Iterator[RunInfo]:
+        """Runs, the newest first, deleted workloads included; `name` may contain `*`, `search` is in their name, note or tags."""
+        return self._items(lambda offset: calls.runs(offset, project, name, tag, search))
+
+    def mark_run(
+        self, id: str, *, tags: Iterable[str] | None = None, note: str | None = None, favourite: bool | None = None
+    ) -> RunInfo:
+        """Write on a run, by its id: its tags, its note, and whether it is kept beyond the retention; None leaves them as they are."""
+        marks = {"tags": None if tags is None else list(tags), "note": note, "favourite": favourite}
+        return self.run_call(calls.mark_run(id, marks))
+
+    def usage(self, by: str = "project", *, since: float = 7 * 86400, project: str = "") -> UsageHours:
+        """GPU hours of the last `since` seconds, as the answer of the REST API (`rows`, `total`): held, used, idle, wasted by failures; and how
+        long jobs waited. `by`: project, user or job. Optionally only those of a project."""
+        return self.run_call(calls.usage(by, since, project))
 
     # ------------------------------------------------------------ sweeps
 

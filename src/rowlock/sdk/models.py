@@ -150,6 +150,9 @@ class RunInfo:
     attempts: int
     created_at: str
     finished_at: str
+    tags: tuple[str, ...]
+    note: str
+    favourite: bool
     raw: Json = field(repr=False)
 
     @classmethod
@@ -164,5 +167,8 @@ class RunInfo:
             attempts=body["attempts"],
             created_at=body["createdAt"],
             finished_at=body["finishedAt"] or "",
+            tags=tuple(body["tags"]),
+            note=body["note"],
+            favourite=body["favourite"],
             raw=body,
         )

@@ -34,7 +34,8 @@ class Watched:
             world.patch(kinds.NODE, "", "node-1", {"metadata": meta})
         self.job = submit(world)[1]
         self._give_worker(gpus)
-        self.watch = IdleJobs(world.store, world.rest.cache, self.usage, lambda: self.now)
+        world.rest.cache.pod_usage, world.rest.cache.clock = self.usage, lambda: self.now
+        self.watch = IdleJobs(world.store, world.rest.cache)
 
     def _give_worker(self, gpus: int) -> None:
         for role in ("master", "worker"):

@@ -172,6 +172,7 @@ export interface AdditionalFields {
   cronJob?: string;
   sweep?: string;
   sweepParameters?: Record<string, unknown>;
+  retried?: string;
 }
 
 export interface Workload extends WorkloadIdentity, WorkloadTimes, WorkloadState, WorkloadResources, WorkloadContent {
@@ -528,6 +529,33 @@ export interface WorkloadUsage extends UsageOfWorkload {
   pods: UsageOfPod[];
 }
 
+export interface HoursRow {
+  projectName: string;
+  userName: string;
+  workloadName: string;
+  workloadId: string;
+  runs: number;
+  failedRuns: number;
+  gpuHoursHeld: number;
+  gpuHoursUsed: number | null;
+  gpuHoursIdle: number | null;
+  gpuHoursWasted: number;
+  gpuHoursNotMeasured: number;
+  hoursWaited: number;
+  gpusSimulated: boolean;
+}
+
+export interface UsageHours {
+  by: string;
+  since: string;
+  until: string;
+  rows: HoursRow[];
+  total: HoursRow;
+  rowsInAll: number;
+  cut: string;
+  problem: string;
+}
+
 export interface Curve {
   metric: string;
   axis: string;
@@ -571,6 +599,9 @@ export interface RunHeader {
   attempts: number;
   verdict: string;
   durationSeconds: number | null;
+  tags: string[];
+  note: string;
+  favourite: boolean;
 }
 
 export interface Runs {

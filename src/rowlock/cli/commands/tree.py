@@ -14,6 +14,7 @@ from rowlock.cli.context import (
     PROJECT,
 )
 from rowlock.cli.grammar import Command, Flag, Group
+from rowlock.cli.history.tree import FAVOURITE, HISTORY, NOTE, SHOW, TAG, USAGE
 from rowlock.cli.start.settings import FLAGS, REAL_FLAGS
 from rowlock.cli.sweep.tree import sweep_group
 from rowlock.server_settings import SETTINGS
@@ -61,7 +62,7 @@ KUBECONFIG = Command("kubeconfig", "Print the kubeconfig for kubectl.", "account
 _NOTIFY_KEY = Flag("--notify-key-file", "text", "a file with the key that signs what is sent", value="FILE")
 _NOTIFY = (
     Flag("--notify", "text", "tell this address when the job starts after waiting, hangs, is preempted, fails or completes; @FILE has it inside", value="URL"),
-    Flag("--notify-on", "text", "with --notify: only these (comma separated): started, failed, hangs, nan, preempted, completed", value="WHAT"),
+    Flag("--notify-on", "text", "with --notify: only these (comma separated): started, failed, hangs, nan, idle, preempted, completed", value="WHAT"),
     _NOTIFY_KEY,
 )  # fmt: skip
 _FOLD = Flag("--fold", "switch", "print a line that several ranks write once, under all of them: [ranks 0-7]")
@@ -82,6 +83,8 @@ RUN = Command(
         Flag("--resume-from", "text", "resume from the checkpoints of this run, in its directory", value="RUN"),
         Flag("--interactive", "switch", "for interactive work: scheduled before other jobs, and never preempted"),
         Flag("--backoff-limit", "int", "restarts of the job before it fails, however many ranks it has", 0, value="N"),
+        Flag("--retry-on", "list", "start the job again only after this cause: oom, nccl, preempted, node, import-error, exit:N or log:TEXT; :N more allows N retries (default 3)", value="CAUSE[:N]"),
+        Flag("--never-retry-on", "list", "do not start the job again after this cause", value="CAUSE"),
         Flag("--simulated-gpus", "int", "if no cluster runs and one is started: simulated GPUs per node", value="G"),
         Flag("-t --tty", "switch", "give the first rank this terminal: python -i, breakpoint()", hidden="-it -ti"),
         Flag("--debug --debug-rank", "int", "give this rank the terminal", value="RANK"),
@@ -94,6 +97,8 @@ RUN = Command(
         Flag("--start-after", "text", "start at this time or later: 22:00, 2026-12-24T22:00, or in so long: 2h", value="TIME"),
         Flag("--max-time", "text", "stop the job when it has run for so long, for example 2h; waiting does not count", value="DURATION"),
         Flag("--grace", "text", "how long a pod that is stopped may take to save its state (default 30s)", value="DURATION"),
+        Flag("--tag", "list", "give the run this tag, by which `rowlock history --tag` finds it", value="TAG"),
+        Flag("--note", "text", "write this note on the run", value="TEXT"),
         *_NOTIFY, PROJECT, DATA_DIR,
     ), "[COMMAND...]", eager=True,
 )  # fmt: skip
@@ -135,21 +140,6 @@ LOGS = Command("logs", "Print the log of a job: of all ranks, merged, or of one 
     Flag("--attempt", "int", "the log of the N-th attempt, counted from 1 (`rowlock show JOB` shows them)", value="N"),
     PROJECT, DATA_DIR,
 ))  # fmt: skip
-HISTORY = Command("history", "List all runs, also deleted ones.", "history.runs:index", flags=(
-    Flag("-A --all-projects", "switch", "list the runs of all projects"),
-    Flag("--name", "text", "only runs of this name; * matches any text", value="NAME"),
-    Flag("--status", "text", "only runs with this status: running, completed, failed, deleted, ...", value="STATUS"),
-    Flag("--since", "text", "only runs submitted within this time, for example 7d", value="DURATION"),
-    Flag("--limit", "int", "list at most N runs, the newest", 50, value="N"),
-    PROJECT, DATA_DIR, JSON,
-), aliases="runs")  # fmt: skip
-SHOW = Command(
-    "show",
-    "Show a run: its phases, ranks, verdict, command and code.",
-    "history.runs:show_run",
-    "RUN",
-    (PROJECT, DATA_DIR, JSON),
-)
 RERUN = Command("rerun", "Submit a run again and follow it: with the files as they are now, or as they were.", "run.rerun:rerun", "RUN", (
     Flag("--exact", "switch", "run in a copy of the code as it was then; files that git ignores are today's"),
     Flag("--name", "text", "the job's name (default: the run's)", value="NAME"),
@@ -372,7 +362,7 @@ SHARED = (DATA_DIR, PROJECT)
 """Flags that may stand before the verb."""
 
 ROOT = Group("rowlock", "Distributed training on one machine, with the tools of a Kubernetes cluster.", (
-    UP, DOWN, STATUS, UI, LOGIN, LOGOUT, WHOAMI, KUBECONFIG, RUN, SWEEPS, VERIFY_RESUME, LIST, TOP, DESCRIBE, LOGS, HISTORY, SHOW, DIFF, RERUN, MOVE, PLOT, TENSORBOARD, NOTEBOOK, EXEC, ATTACH, PORT_FORWARD, WAIT, SUSPEND, RESUME,
+    UP, DOWN, STATUS, UI, LOGIN, LOGOUT, WHOAMI, KUBECONFIG, RUN, SWEEPS, VERIFY_RESUME, LIST, TOP, USAGE, DESCRIBE, LOGS, HISTORY, SHOW, TAG, NOTE, FAVOURITE, DIFF, RERUN, MOVE, PLOT, TENSORBOARD, NOTEBOOK, EXEC, ATTACH, PORT_FORWARD, WAIT, SUSPEND, RESUME,
     DELETE, CHECK, EXPLAIN, WHY, PROJECTS, USERS, ROLES, ACCESS_RULES, APPLICATIONS, SCHEDULER, SIMULATE, NOTIFY, BUILD, IMAGES, BACKUP, RESTORE, DOCTOR, DIFF_ENGINES, MANIFESTS, COMPLETION, COMPLETE, VERSION,
 ), foreign_commands=(
     ("submit start-job launch", "`rowlock run -- python train.py` submits a command, `rowlock run -d` does not follow it."),
@@ -383,7 +373,7 @@ ROOT = Group("rowlock", "Distributed training on one machine, with the tools of 
     ("queue queues", "Every project has a queue with its name: `rowlock project list`, or `kubectl get queues`."),
     ("pod pods events", "`rowlock describe JOB` shows a job's pods and events."),
     ("jupyter lab jupyterlab", "`rowlock notebook` starts JupyterLab in a pod."),
-    ("stats usage", "`rowlock top` shows what nodes and jobs use, `rowlock why JOB` what each rank does."),
+    ("stats", "`rowlock top` shows what nodes and jobs use, `rowlock usage` GPU hours, `rowlock why JOB` what each rank does."),
     ("restart retry", "`rowlock rerun JOB --replace` runs a job again, `rowlock resume JOB` goes on with a suspended one."),
     ("scale resize", "`kubectl scale pytorchjob JOB --replicas N -n NAMESPACE` changes the workers of an elastic job; `rowlock project list` has namespaces."),
     ("create apply get", "Use kubectl for manifests: `export KUBECONFIG=$(rowlock kubeconfig --path)`. `rowlock list` lists jobs."),

@@ -31,6 +31,9 @@ def index(line: CommandLine) -> None:
         query["project"] = project(line)
     if line.name:
         query["name"] = line.name
+    query |= {name: text for name, text in (("tag", line.tag), ("search", line.search)) if text}
+    if line.favourites:
+        query["favourite"] = "true"
     if line.status:
         if (word := line.status.capitalize()) not in _PHASES:
             raise CommandError(
@@ -54,10 +57,12 @@ def index(line: CommandLine) -> None:
             find_project(server, project(line))
         show("No runs." if line.all_projects else f"No runs in project {project(line)}.")
     else:
+        with_tags = any(run["tags"] or run["favourite"] for run in runs)
         header = (
-            "RUN", "ID", *(("PROJECT",) if line.all_projects else ()), "STATUS", "ATTEMPTS", "DURATION", "AGE", "VERDICT",
+            "RUN", "ID", *(("PROJECT",) if line.all_projects else ()), "STATUS", "ATTEMPTS", "DURATION", "AGE",
+            *(("TAGS",) if with_tags else ()), "VERDICT",
         )  # fmt: skip
-        show(table(header, [_row(run, with_project=line.all_projects) for run in runs]))
+        show(table(header, [_row(run, with_project=line.all_projects, with_tags=with_tags) for run in runs]))
     if body.get("next"):
         tell("There are more: --limit N shows them.")
     if body.get("cut"):
@@ -77,7 +82,7 @@ def _list_runs(server: ServerClient, limit: int, query: dict[str, str]) -> tuple
             return runs, body
 
 
-def _row(run: RunHeader, *, with_project: bool) -> tuple[str, ...]:
+def _row(run: RunHeader, *, with_project: bool, with_tags: bool) -> tuple[str, ...]:
     status = run["phase"] + (", deleted" if run["deletedAt"] and run["phase"] != "Deleted" else "")
     verdict = run["verdict"].splitlines()[0] if run["verdict"] else ""
     return (
@@ -88,8 +93,14 @@ def _row(run: RunHeader, *, with_project: bool) -> tuple[str, ...]:
         str(run["attempts"] or "-"),
         format_span(run["durationSeconds"]) if run["durationSeconds"] is not None else "-",
         format_age(run["createdAt"]),
+        *((" ".join(tag_words(run)) or "-",) if with_tags else ()),
         verdict if len(verdict) <= _MAX_VERDICT else verdict[: _MAX_VERDICT - 1] + "…",
     )
+
+
+def tag_words(run: RunHeader) -> list[str]:
+    """The tags of a run, and a word for a favourite."""
+    return [*(["(favourite)"] if run["favourite"] else []), *run["tags"]]
 
 
 def _read_run(server: ServerClient, identity: str) -> Run:
@@ -146,6 +157,10 @@ def _describe(run: Run, checkpoints: CheckpointFiles | None) -> Iterator[str]:
     yield f"  submitted: {run['createdAt']} ({format_age(run['createdAt'])} ago)"
     if run["verdict"]:
         yield f"  verdict:   {run['verdict']}"
+    if words := tag_words(run):
+        yield f"  tags:      {' '.join(words)}"
+    if run["note"]:
+        yield f"  note:      {run['note']}"
     yield from _describe_program(ran)
     if checkpoints:
         yield f"  checkpoints: {checkpoints.describe()}"

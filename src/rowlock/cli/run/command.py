@@ -42,7 +42,7 @@ FLAG_OF = {
     "name": "--name", "spec.image": "--image", "spec.numWorkers": "--nnodes",
     "spec.compute.cpuCoreRequest": "--cpu", "spec.compute.cpuMemoryRequest": "--memory",
     "spec.compute.gpuDevicesRequest": "--gpu", "spec.compute.gpuPortionRequest": "--gpu",
-    **NOTIFY_FLAG_OF, "maxTimeSeconds": "--max-time", "after": "--after", "startAfter": "--start-after", "spec.terminationGracePeriodSeconds": "--grace", "spec.backoffLimit": "--backoff-limit", "spec.environmentVariables": "--env", "spec.workingDir": "--working-dir",
+    **NOTIFY_FLAG_OF, "maxTimeSeconds": "--max-time", "tags": "--tag", "note": "--note", "after": "--after", "startAfter": "--start-after", "spec.terminationGracePeriodSeconds": "--grace", "spec.backoffLimit": "--backoff-limit", "spec.retryOn": "--retry-on", "spec.neverRetryOn": "--never-retry-on", "spec.environmentVariables": "--env", "spec.workingDir": "--working-dir",
 }  # fmt: skip
 """Field of the request → flag of this command line."""
 
@@ -74,6 +74,13 @@ def check_command(line: CommandLine, command: list[str]) -> None:
     """Raise CommandError for numbers that are too small, and for a command that cannot run as the flags say. Sets the number of processes
     per pod."""
     _check_minimums(line)
+    if line.retry_on and "backoff_limit" not in line.given_flags:
+        line.set_values(backoff_limit=None)  # the server adds up what the rules allow
+    elif line.never_retry_on and not line.backoff_limit:
+        raise CommandError(
+            "--never-retry-on excludes causes from the retries of --backoff-limit N or --retry-on: give one of them, too",
+            2,
+        )
     line.set_values(nproc_per_node=parse_processes(line.nproc_per_node, line.gpu))
     if not command and (line.image == HOST_IMAGE or line.nproc_per_node != 1):
         raise CommandError("say what to run: `rowlock run [flags] -- python train.py …`", 2)

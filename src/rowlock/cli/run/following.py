@@ -201,7 +201,9 @@ def leave_running(line: CommandLine, name: str, code: int) -> int:
 
 POLL_INTERVAL = 3.0
 """Seconds between two requests."""
-_EVENT_REASONS = frozenset({"JobHangs", "JobStill", "RankSlow", "JobMovesAgain", "RanksNeverMet", "WorkersIdle", "GpusIdle"})
+_EVENT_REASONS = frozenset(
+    {"JobHangs", "JobStill", "RankSlow", "JobMovesAgain", "RanksNeverMet", "WorkersIdle", "GpusIdle"}
+)
 _SUSPEND_REASONS = frozenset({"PyTorchJobSuspended", "PyTorchJobResumed"})
 
 

@@ -30,9 +30,11 @@ def submission(
         **_program(line, command),
         "nprocPerNode": processes_per_pod(line, command),
         "compute": compute_request(line),
-        "backoffLimit": line.backoff_limit,
+        **({} if line.backoff_limit is None else {"backoffLimit": line.backoff_limit}),
+        **({"retryOn": line.retry_on} if line.retry_on else {}),
+        **({"neverRetryOn": line.never_retry_on} if line.never_retry_on else {}),
         **({"category": "Build", "priorityClass": "high"} if line.interactive else {}),
-        **({"restartPolicy": "OnFailure"} if line.backoff_limit else {}),
+        **({"restartPolicy": "OnFailure"} if line.backoff_limit != 0 else {}),
         "environmentVariables": [*_rank_variables(line, command), *environment_variables(line.env)],
         **({"terminationGracePeriodSeconds": whole_seconds(line.grace, "--grace", 0)} if line.grace else {}),
         **(roles if line.nnodes == 1 or console.rank else {}),
@@ -45,6 +47,8 @@ def submission(
         **({"masterSpec": master} if master else {}),
         "submitCommand": typed_command(line),
         **({"maxTimeSeconds": whole_seconds(line.max_time, "--max-time", 1)} if line.max_time else {}),
+        **({"tags": line.tag} if line.tag else {}),
+        **({"note": line.note} if line.note else {}),
         **({"shellEnvironment": shell} if shell else {}),
     }
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Callable
 from decimal import Decimal
 
 from rowlock import kinds, objects
@@ -15,7 +14,6 @@ from rowlock.diagnosis.root_cause import format_duration
 from rowlock.rest.informers import InformerCache
 from rowlock.workloads import compute
 from rowlock.workloads.figures.resources import json_number
-from rowlock.workloads.figures.usage_series import PodUsageSource
 from rowlock.workloads.inventory.nodes import has_simulated_gpus
 from rowlock.workloads.runai_json import Workload
 
@@ -26,18 +24,16 @@ _LOOK = 60.0
 
 
 class IdleJobs:
-    """Looks once a minute. Where nothing is measured (`usage` None, as on a real cluster) no job is called idle."""
+    """Looks once a minute. Where nothing is measured (as on a real cluster) no job is called idle."""
 
-    def __init__(
-        self, api: Api, cache: InformerCache, usage: PodUsageSource | None, clock: Callable[[], float]
-    ) -> None:
-        self._api, self._cache, self._usage, self._clock = api, cache, usage, clock
+    def __init__(self, api: Api, cache: InformerCache) -> None:
+        self._api, self._cache = api, cache
         self._told: dict[str, float] = {}
         """Uid of an idle job that was told → since when it is idle."""
 
     async def run(self) -> None:
         """Look until cancelled."""
-        while self._usage is not None:
+        while self._cache.pod_usage is not None:
             await asyncio.sleep(_LOOK)
             await self.look()
         await asyncio.Event().wait()
@@ -49,7 +45,7 @@ class IdleJobs:
             await budget.pause_if_due()
             workload = self._cache.workload(row.uid) if self._cache.phase(row.uid) == "Running" else None
             since = self._idle_since(workload) if workload is not None else None
-            if workload is None or since is None or self._clock() - since < IDLE_SECONDS:
+            if workload is None or since is None or self._cache.clock() - since < IDLE_SECONDS:
                 continue
             sentence = self._sentence(workload, since)
             if sentence and self._told.get(row.uid) != since:
@@ -60,8 +56,9 @@ class IdleJobs:
 
     def _idle_since(self, workload: Workload) -> float | None:
         """Since when all its pods do nothing; None if one does, or is not measured."""
-        assert self._usage is not None
-        found = [self._usage.latest(objects.uid(pod)) for pod in workload.pods if objects.phase(pod) == "Running"]
+        source = self._cache.pod_usage
+        assert source is not None
+        found = [source.latest(objects.uid(pod)) for pod in workload.pods if objects.phase(pod) == "Running"]
         since = [usage.idle_since if usage is not None else None for usage in found]
         known = [one for one in since if one is not None]
         return max(known) if known and len(known) == len(since) else None
@@ -80,9 +77,9 @@ class IdleJobs:
             return ""
         is_simulated = any(objects.name(node) in nodes and has_simulated_gpus(node) for node in self._cache.nodes())
         words = f"{json_number(gpus):g} {'simulated ' if is_simulated else ''}GPU{'' if gpus == 1 else 's'}"
-        return f"all pods have done nothing for {format_duration(self._clock() - since)}, and hold {words}."
+        return f"all pods have done nothing for {format_duration(self._cache.clock() - since)}, and hold {words}."
 
     async def _tell(self, workload: Workload, sentence: str) -> None:
         record = Record(workload.job, "Warning", REASON, sentence, "rowlock")
         name = f"{objects.name(workload.job)}.{uuid.uuid4().hex[:16]}"
-        await self._api.create(kinds.EVENT, make_event(record, name, self._clock()))
+        await self._api.create(kinds.EVENT, make_event(record, name, self._cache.clock()))

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from rowlock import objects
@@ -12,7 +10,6 @@ from rowlock.controllers.turn_budget import TurnBudget
 from rowlock.rest.informers import InformerCache
 from rowlock.workloads import compute, runai_json
 from rowlock.workloads.figures.times import read_milestones
-from rowlock.workloads.figures.usage_series import PodUsageSource
 from rowlock.workloads.phase import TERMINAL
 
 
@@ -39,11 +36,9 @@ class LiveJob:
     measured: tuple[LiveGpu, ...]
 
 
-async def live_jobs(
-    cache: InformerCache, usage: PodUsageSource | None, clock: Callable[[], float] = time.time
-) -> list[LiveJob]:
+async def live_jobs(cache: InformerCache) -> list[LiveJob]:
     """All jobs that hold a node, in the order of the cache."""
-    found, budget = list[LiveJob](), TurnBudget()
+    found, budget, usage = list[LiveJob](), TurnBudget(), cache.pod_usage
     for row in cache.rows():
         await budget.pause_if_due()
         workload = cache.workload(row.uid) if cache.phase(row.uid) not in TERMINAL else None
@@ -62,7 +57,7 @@ async def live_jobs(
             for gpu, (percent, memory) in latest.gpus.items()
         )
         job = workload.job
-        seconds = read_milestones(job).running_seconds(clock()) or 0
+        seconds = read_milestones(job).running_seconds(cache.clock()) or 0
         found.append(
             LiveJob(
                 workload.project.name,

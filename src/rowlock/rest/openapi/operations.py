@@ -69,8 +69,14 @@ def _workload_operations() -> Iterator[tuple[str, str, Operation]]:
         yield "GET", f"{base}/{{id}}{word}", Operation(answer, query=parameters)
     yield "GET", "usage", Operation("Usage", query=("project",))
     yield "GET", "usage/{id}", Operation("WorkloadUsage")
-    yield "GET", "runs", Operation("Runs", query=("project", "name", "phase", "since", "limit", "offset"))
+    yield "GET", "hours", Operation("UsageHours", query=("by", "since", "project", "limit"))
+    yield (
+        "GET",
+        "runs",
+        Operation("Runs", query=("project", "name", "phase", "since", "tag", "search", "favourite", "limit", "offset")),
+    )
     yield "GET", "runs/{id}", Operation("Run")
+    yield "PATCH", "runs/{id}", Operation("RunHeader", 200, "RunMarks")
     yield "GET", "runs/{id}/curves", Operation("Curves", query=("rank", "points"))
     yield "GET", "runs/{id}/event-files", Operation("EventFiles")
 

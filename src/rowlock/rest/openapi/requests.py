@@ -66,7 +66,7 @@ def _submit_schema(spec: str, *, distributed: bool) -> Schema:
     fields: dict[str, Schema] = {
         "useGivenNameAsPrefix": FLAG, "clusterId": TEXT, "templateId": TEXT, "spec": ref(spec), "submitCommand": TEXT,
         "shellEnvironment": ANYTHING,
-        "notify": _NOTIFY, "maxTimeSeconds": WHOLE, "startAfter": TEXT,
+        "tags": list_of(TEXT), "note": TEXT, "favourite": FLAG, "notify": _NOTIFY, "maxTimeSeconds": WHOLE, "startAfter": TEXT,
         "after": list_of(with_optional(record(job=TEXT), succeeded=FLAG)),
         "code": {"type": "object", "additionalProperties": False,
                  "properties": {name: WHOLE if name == "changedFiles" else TEXT for name in CODE_FIELDS}},
@@ -107,6 +107,7 @@ REQUESTS: dict[str, Schema] = {
     "SweepRequest": with_optional(
         record(name=TEXT, workload=OBJECT), parameters=OBJECT, search=choice("grid", "random", "tpe"), samples=WHOLE, seed=WHOLE,
         maxParallel=WHOLE, metric=TEXT, order=choice("min", "max"), stop=choice("asha"), stopAfter=WHOLE, file=TEXT, command=TEXT),
+    "RunMarks": with_optional(record(), tags=list_of(TEXT), note=TEXT, favourite=FLAG),
     "BatchRequest": record(ids=list_of(TEXT), action=choice("delete", "suspend", "resume")),
     "ResourcesRequest": {"type": "object", "properties": {
         "nodePool": OBJECT, **{name: TEXT if name == "priority" else _BOUNDS for name in sorted(EVERYTHING_GIVEN)}}},

@@ -21,6 +21,7 @@ from rowlock.archive.database import UnusableArchive
 from rowlock.controllers.supervisor import ERRORS, supervise
 from rowlock.objects import Object
 from rowlock.rest.informers import InformerCache
+from rowlock.rest.run_history.retries import Retries
 from rowlock.rest.run_history.run_events import EarlyEvents, LeavingRuns, follow_events, run_of_event
 from rowlock.rest.run_history.run_notes import (
     RunNotes,
@@ -93,7 +94,11 @@ class RunRecorder:
         """False also while another server records; changes are noted then, so that this one can take over at any moment."""
         self.recall_pods: Callable[[str], Awaitable[list[tuple[Object, float]]]] | None = None
         """Returns a job's pods that were deleted while no server recorded, and when; None if there are no other servers."""
-        self._followers = (TimeLimits(api, clock), StartOrders(api, cache, archive, clock))
+        self._followers = (
+            TimeLimits(api, clock),
+            StartOrders(api, cache, archive, clock),
+            Retries(api, cache, diagnose),
+        )
         cache.subscribe(self._note_change)
 
     def _note_change(self, uid: str) -> None:
@@ -334,6 +339,8 @@ class RunRecorder:
         for pod_uid, (pod, deleted) in notes.changed_pods.items():
             self._archive.put(f"pod/{pod_uid}", database.put_pod(notes.to_pod_record(pod, deleted)))
         self._archive.put(f"run/{notes.record.uid}", notes.to_statement())
+        if (marks := notes.take_new_marks()) is not None:
+            self._archive.put(f"mark/{notes.record.uid}", marks)
         notes.changed_pods, notes.is_changed = {}, False
 
     def _write_soon(self, notes: RunNotes) -> None:

@@ -20,6 +20,7 @@ from rowlock.rest.run_history.failed_runs import FailedRuns, note_failed_runs
 from rowlock.workloads import history, runai_json
 from rowlock.workloads.phase import STOPPED_BY_ANNOTATION
 from rowlock.workloads.projects import Project
+from rowlock.workloads.run_options.marks import NO_MARKS, Marks, marks_of
 
 MAX_EVENTS = 500
 """Most events kept of a run, the newest ones."""
@@ -56,6 +57,8 @@ class RunNotes:
     is_write_due: bool = False
     """Whether a timer is set to write it."""
     is_explained: bool = False
+    marks: Marks = NO_MARKS
+    """What people wrote on it, as the archive has it."""
 
     def note_phase(self, at: float, phase: str, message: str) -> bool:
         """Add a phase if it differs from the last one; returns whether it did."""
@@ -168,6 +171,14 @@ class RunNotes:
         }
         return database.put_run(record, redaction.redact(body, self.secrets))
 
+    def take_new_marks(self) -> Statement | None:
+        """A database write of what people wrote on the run; None if the archive has it."""
+        marks = marks_of(self.job) if self.job is not None else self.marks
+        if marks == self.marks:
+            return None
+        self.marks = marks
+        return database.put_marks(self.record.uid, marks._asdict())
+
     def to_pod_record(self, pod: Object, deleted: float | None) -> PodRecord:
         body = redaction.redact(without_bookkeeping(pod), self.secrets)
         created = objects.seconds(objects.meta(pod).get("creationTimestamp"))
@@ -203,6 +214,7 @@ def notes_of_record(record: RunRecord) -> RunNotes:
     notes.lives = body.pop("lives", None) or {}
     notes.failed_runs = body.pop("failedRuns", None) or {}
     notes.is_explained = bool(record.verdict)
+    notes.marks = marks_of(body.get("job") or {})
     return notes
 
 

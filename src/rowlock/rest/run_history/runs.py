@@ -10,6 +10,7 @@ from typing import Any, cast
 from rowlock import objects
 from rowlock.answers import workloads as answers
 from rowlock.archive import database, retention
+from rowlock.archive.archive import Archive
 from rowlock.archive.records import PhaseStep, RunRecord
 from rowlock.errors import BadRequest, NotFound, Unsupported
 from rowlock.objects import Object
@@ -22,8 +23,9 @@ from rowlock.workloads import pods as ranks
 from rowlock.workloads.body_fields import did_you_mean
 from rowlock.workloads.frameworks import checkpoints_owner, replica_specs
 from rowlock.workloads.objects import CODE_ANNOTATION, COMMAND_ANNOTATION
+from rowlock.workloads.run_options.marks import Marks, marks_from_json
 
-_PARAMETERS = ("project", "name", "phase", "since", "limit", "offset")
+_PARAMETERS = ("project", "name", "phase", "since", "tag", "search", "favourite", "limit", "offset")
 _MAX_LIMIT = 500
 _ROWS_PER_LOOK = 1_000
 """Runs read in one step."""
@@ -33,15 +35,18 @@ _PHASES = ("Creating", "Pending", "Initializing", "Running", "Degraded", "Stoppi
 async def index(call: RestCall) -> Any:
     """GET /runs: every recorded run, also of deleted workloads, newest first. Raises BadRequest, Unsupported."""
     query = call.validate_query(*_PARAMETERS)
-    archive = _require_archive(call)
+    archive = require_archive(call)
+    call.flag("favourite")
     where, values = _conditions(query, call.context.clock())
-    limit, offset = _count(query, "limit", 50), _count(query, "offset", 0)
+    limit, offset = parse_count(query, "limit", 50), parse_count(query, "offset", 0)
     if not 1 <= limit <= _MAX_LIMIT:
         raise BadRequest(f"limit must be between 1 and {_MAX_LIMIT}, but is {limit}.")
     await catch_up(call, "*")
     runs = await _read_visible(call, where, values, limit + 1, offset)
     notes = await ask_archive(call, database.read_notes) or {}
-    body: dict[str, Any] = {"runs": [header_json(record) for record in runs[:limit]]}
+    marks = await ask_archive(call, database.read_marks, [record.uid for record in runs[:limit]]) or {}
+    listed = [header_json(record, marks_from_json(marks.get(record.uid, {}))) for record in runs[:limit]]
+    body: dict[str, Any] = {"runs": listed}
     if len(runs) > limit:
         body["next"] = offset + limit
     body["cut"] = notes.get(retention.CUT_NOTE, "") if call.rights is None else ""
@@ -67,7 +72,8 @@ async def _read_visible(call: RestCall, where: str, values: list[Any], limit: in
     raise AssertionError("a list has an end")
 
 
-def _require_archive(call: RestCall) -> Any:
+def require_archive(call: RestCall) -> Archive:
+    """The archive. Raises Unsupported where there is none."""
     if call.context.archive is None:
         raise Unsupported("this server keeps no archive of runs")
     return call.context.archive
@@ -86,25 +92,50 @@ def _conditions(query: dict[str, str], now: float) -> tuple[str, list[Any]]:
         terms.append("(phase = ? OR (? = 'Deleted' AND deleted IS NOT NULL))")
         values += [phase, phase]
     if text := query.get("since"):
-        try:
-            seconds = float(text)
-        except ValueError:
-            seconds = math.nan
-        if not math.isfinite(seconds) or not text.isascii() or "_" in text:
-            raise BadRequest(f"since must be a number of seconds, but is {text[:60]!r}.")
         terms.append("created >= ?")
-        values.append(now - seconds)
+        values.append(now - parse_since(text))
+    more, further = _marks_conditions(query)
+    terms, values = [*terms, *more], [*values, *further]
     return ("WHERE " + " AND ".join(terms) if terms else ""), values
 
 
-def _count(query: dict[str, str], name: str, default: int) -> int:
+def _marks_conditions(query: dict[str, str]) -> tuple[list[str], list[Any]]:
+    """The SQL conditions of the parameters `tag`, `search` and `favourite`, and their values."""
+    terms: list[str] = []
+    values: list[Any] = []
+    tags, note = f"json_each({database.MARKS}, '$.tags')", f"json_extract({database.MARKS}, '$.note')"
+    if tag := query.get("tag"):
+        terms.append(f"uid IN ({database.MARKED} AND EXISTS (SELECT 1 FROM {tags} WHERE value = ?))")
+        values.append(tag)
+    if text := query.get("search"):
+        marked = f"instr(lower({note}), lower(?)) OR EXISTS (SELECT 1 FROM {tags} WHERE instr(lower(value), lower(?)))"
+        terms.append(f"(instr(lower(name), lower(?)) OR uid IN ({database.MARKED} AND ({marked})))")
+        values += [text] * 3
+    if query.get("favourite") == "true":
+        terms.append(f"uid IN ({database.MARKED} AND json_extract({database.MARKS}, '$.favourite'))")
+    return terms, values
+
+
+def parse_since(text: str) -> float:
+    """A number of seconds. Raises BadRequest."""
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not math.isfinite(seconds) or not text.isascii() or "_" in text:
+        raise BadRequest(f"since must be a number of seconds, but is {text[:60]!r}.")
+    return seconds
+
+
+def parse_count(query: dict[str, str], name: str, default: int) -> int:
+    """A whole number of the query. Raises BadRequest."""
     text = query.get(name) or str(default)
     if not objects.is_digits(text) or len(text) > 9:
         raise BadRequest(f"{name} must be a whole number no less than 0, but is {text[:60]!r}.")
     return int(text)
 
 
-def header_json(record: RunRecord) -> answers.RunHeader:
+def header_json(record: RunRecord, marks: Marks) -> answers.RunHeader:
     """One entry of the list. `durationSeconds`: from submit to end, None for a running run."""
     ended = record.finished or record.deleted
     return {
@@ -118,6 +149,9 @@ def header_json(record: RunRecord) -> answers.RunHeader:
         "phase": cast(answers.Phase, record.phase),
         "attempts": record.attempts,
         "verdict": record.verdict,
+        "tags": list(marks.tags),
+        "note": marks.note,
+        "favourite": marks.favourite,
         "durationSeconds": round(ended - record.created, 3) if ended else None,
     }
 
@@ -128,8 +162,9 @@ async def show(call: RestCall) -> answers.Run:
     run = await require_run(call, str(call.path["id"]))
     record, job = run.record, run.record.body["job"]
     lives = await past_logs.find_lives(call, record.uid)
+    marks = await ask_archive(call, database.read_marks, [record.uid]) or {}
     return {
-        **header_json(record),
+        **header_json(record, marks_from_json(marks.get(record.uid, {}))),
         "phases": [_phase_json(step) for step in run.phases],
         "ranks": _ranks_json(run, job, lives),
         "why": record.body.get("why"),
@@ -152,7 +187,7 @@ def _own_metadata(job: Object) -> dict[str, Any]:
 
 async def require_run(call: RestCall, identifier: str) -> PastRun:
     """The current record of an existing or deleted workload's run, by id. Raises NotFound, Unsupported."""
-    _require_archive(call)
+    require_archive(call)
     await catch_up(call, call.context.cache.job_uid(identifier))
     run = await find_past(call, identifier)
     if run is None:

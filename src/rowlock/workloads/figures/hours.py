@@ -36,7 +36,7 @@ class Window(NamedTuple):
         return max(0.0, min(end, self.end) - max(begin, self.begin))
 
 
-class Hold(NamedTuple):
+class HeldTime(NamedTuple):
     """How long a pod had its node, in Unix seconds."""
 
     begin: float
@@ -73,7 +73,7 @@ class Hours:
         self.waited += other.waited
         self.is_simulated = self.is_simulated or other.is_simulated
 
-    def add_pod(self, gpus: float, hold: Hold, steps: Iterable[Step], wasted: float, window: Window) -> None:
+    def add_pod(self, gpus: float, hold: HeldTime, steps: Iterable[Step], wasted: float, window: Window) -> None:
         """Add what a pod with so many GPUs held and did; `wasted`: seconds of the pod."""
         self.held += gpus * window.seconds(*hold)
         self.wasted += gpus * wasted
@@ -90,7 +90,7 @@ class Hours:
                 self.idle += seconds
 
 
-def hold_of(pod: Object, deleted: float | None, gone: float) -> Hold | None:
+def hold_of(pod: Object, deleted: float | None, gone: float) -> HeldTime | None:
     """When a pod began and ceased to hold what it requests; None if it never had a node. `deleted`: when it was deleted, if it was; `gone`:
     when it holds nothing any more at the latest, such as now."""
     if not objects.dig(pod, "spec.nodeName", ""):
@@ -101,7 +101,7 @@ def hold_of(pod: Object, deleted: float | None, gone: float) -> Hold | None:
     ended = gone if deleted is None else min(deleted, gone)
     if objects.phase(pod) in objects.FINAL_PHASES and (ends := _end_times(pod)):
         ended = min(ended, max(ends))
-    return Hold(begin, max(begin, ended))
+    return HeldTime(begin, max(begin, ended))
 
 
 def _end_times(pod: Object) -> list[float]:
@@ -121,7 +121,7 @@ def _time(text: object) -> float:
         return 0.0
 
 
-def wasted_seconds(pod: Object, hold: Hold, lives: Lives, window: Window, *, has_run_failed: bool) -> float:
+def wasted_seconds(pod: Object, hold: HeldTime, lives: Lives, window: Window, *, has_run_failed: bool) -> float:
     """How long a pod held its resources for nothing: always, if its run failed; else until its container was started again after a failure,
     and until its end if it failed itself. A pod that was told to end, such as by a preemption, has not failed."""
     if has_run_failed:
