@@ -205,7 +205,8 @@ class LocalCluster:
                     flush=True,
                 )
             with suppress(TimeoutError):
-                await asyncio.wait_for(is_urgent.wait(), _ENDING_INTERVAL)
+                async with asyncio.timeout(_ENDING_INTERVAL):
+                    await is_urgent.wait()
         if names:
             print(f"rowlock waits no longer: {_being_deleted(names)}. The next `rowlock up` ends them", flush=True)
         pods = self.store.view.all(POD)

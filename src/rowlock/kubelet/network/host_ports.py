@@ -99,7 +99,8 @@ class HostPorts:
                 for ports in list(self._pods.values()):
                     self._open_ports(ports)
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._changed.wait(), _LOOK if self._pods else None)
+                    async with asyncio.timeout(_LOOK if self._pods else None):
+                        await self._changed.wait()
         finally:
             await self._close([task for ports in self._pods.values() for task in ports.open.values()])
             self._pods.clear()

@@ -329,7 +329,8 @@ class Kubelet:
         last_sweep, clock = -math.inf, asyncio.get_running_loop().time
         while True:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self.host.disconnected.wait(), min(RESYNC, self._settings.sweep))
+                async with asyncio.timeout(min(RESYNC, self._settings.sweep)):
+                    await self.host.disconnected.wait()
             if not self.host.is_connected:
                 await self._reconnect_pod_host()
             for uid, pod_state in self.pod_states.held_pods():
