@@ -10,7 +10,6 @@ import asyncio
 import os
 import time
 from collections.abc import AsyncIterator
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -34,6 +33,7 @@ from rowlock.authorization.user_rights import UserRights
 from rowlock.controllers.key_maker import KeyMaker
 from rowlock.controllers.local_time_zone import read_local_zone
 from rowlock.controllers.supervisor import supervise
+from rowlock.controllers.waiters import run_until_first_ends
 from rowlock.diagnostics import diagnostics
 from rowlock.diagnostics.hang_detector import HangDetector
 from rowlock.errors import AlreadyExists
@@ -204,9 +204,7 @@ class LocalCluster:
                     f"rowlock waits up to {limit:.0f} s: {_being_deleted(names)}; another Ctrl-C or SIGTERM ends it at once",
                     flush=True,
                 )
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_ENDING_INTERVAL):
-                    await is_urgent.wait()
+            await run_until_first_ends(is_urgent.wait(), timeout=_ENDING_INTERVAL)
         if names:
             print(f"rowlock waits no longer: {_being_deleted(names)}. The next `rowlock up` ends them", flush=True)
         pods = self.store.view.all(POD)

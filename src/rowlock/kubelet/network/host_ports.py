@@ -5,13 +5,13 @@ reach every pod. Where a pod has the machine's network, its program listens itse
 """
 
 import asyncio
-import contextlib
 import socket
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from rowlock import kinds
 from rowlock.api import View
+from rowlock.controllers.waiters import run_until_first_ends
 from rowlock.errors import ApiError
 from rowlock.kubelet.network.env_rewrite import LOOPBACK
 from rowlock.kubelet.network.loopback_relay import LoopbackRelay, Streams
@@ -98,9 +98,7 @@ class HostPorts:
                 await self._close_ended()
                 for ports in list(self._pods.values()):
                     self._open_ports(ports)
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(_LOOK if self._pods else None):
-                        await self._changed.wait()
+                await run_until_first_ends(self._changed.wait(), timeout=_LOOK if self._pods else None)
         finally:
             await self._close([task for ports in self._pods.values() for task in ports.open.values()])
             self._pods.clear()

@@ -145,6 +145,10 @@ def _assess_container(
     ended = facts.run.exit if facts.run is not None else None
     if container.is_emulated_init and pod_facts.master_ready is not None:
         ended = Exit(0, pod_facts.start_time, pod_facts.master_ready)
+    hold = (
+        spec.annotations.get(HOLD_ANNOTATION) or ""
+    )  # of a submitted job: the cause of an end is judged before its next start
+    hold_s = float(hold) if is_digits(hold) and len(hold) < 3 else 0.0
     return ContainerProgress(
         container,
         facts,
@@ -152,14 +156,8 @@ def _assess_container(
         is_ready=has_started and (facts.ready or container.readiness_probe is None),
         ended=ended,
         will_restart=ended is not None and _should_restart(spec, container, ended, are_mains_over=are_mains_over),
-        restart_delay=max(backoff_delay(facts.recent_restarts, base), _least_delay(spec)),
+        restart_delay=max(backoff_delay(facts.recent_restarts, base), hold_s),
     )
-
-
-def _least_delay(spec: PodSpec) -> float:
-    """Seconds for which a container of a submitted job is not started again, so that the cause of its end can be judged."""
-    text = spec.annotations.get(HOLD_ANNOTATION) or ""
-    return float(text) if is_digits(text) and len(text) < 3 else 0.0
 
 
 def _should_restart(spec: PodSpec, container: ContainerSpec, ended: Exit, *, are_mains_over: bool) -> bool:

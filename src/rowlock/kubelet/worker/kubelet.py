@@ -20,6 +20,7 @@ from pathlib import Path
 from rowlock.api import Api, Change, View
 from rowlock.controllers.recorder import Recorder
 from rowlock.controllers.supervisor import ContainedTaskGroup, supervise
+from rowlock.controllers.waiters import run_until_first_ends
 from rowlock.errors import NotFound, Unavailable
 from rowlock.kubelet.images.images import Images
 from rowlock.kubelet.network.gateway import Gateway
@@ -328,9 +329,7 @@ class Kubelet:
         """Polls for what no event reports: a lost pod host, programs without a pidfd, leftovers to collect."""
         last_sweep, clock = -math.inf, asyncio.get_running_loop().time
         while True:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(min(RESYNC, self._settings.sweep)):
-                    await self.host.disconnected.wait()
+            await run_until_first_ends(self.host.disconnected.wait(), timeout=min(RESYNC, self._settings.sweep))
             if not self.host.is_connected:
                 await self._reconnect_pod_host()
             for uid, pod_state in self.pod_states.held_pods():
