@@ -215,9 +215,13 @@ class View(Protocol):
     def get(self, kind: Kind, namespace: str, name: str) -> Object | None: ...
 
     def metadata(self, kind: Kind, namespace: str, name: str) -> dict[str, Any] | None:
-        """An object's metadata: all of it, or only `name`, `namespace`, `uid`, `resourceVersion`, `ownerReferences`, `labels`, `finalizers`
-        and `deletionTimestamp`, each left out or None if there is none. None if there is no such object. Cheaper than `get`, which may
-        have to decode all of it."""
+        """An object's metadata: all of it, or only `name`, `namespace`, `uid`, `resourceVersion`, `creationTimestamp`, `ownerReferences`,
+        `labels`, `annotations`, `finalizers` and `deletionTimestamp`, each left out or None if there is none. None if there is no such
+        object. Cheaper than `get`, which may have to decode all of it."""
+        ...
+
+    def has_ended(self, kind: Kind, namespace: str, name: str) -> bool:
+        """Whether this is a pod or a job that has ended; decodes nothing."""
         ...
 
     def all(self, kind: Kind, namespace: str = "") -> Iterable[Object]:
@@ -243,7 +247,7 @@ class ObservedView(View, Protocol):
     def observe(self, kinds: Iterable[Kind], observer: Callable[[Change], None]) -> None: ...
 
     def all_unfinished(self, kind: Kind, namespace: str = "") -> Iterable[Object]:
-        """Those pods or jobs of `all` that have not ended."""
+        """Those pods or jobs of `all` that have not ended, without a look at the many that have."""
         ...
 
 

@@ -37,7 +37,7 @@ from rowlock.controllers.waiters import run_until_first_ends
 from rowlock.diagnostics import diagnostics
 from rowlock.diagnostics.hang_detector import HangDetector
 from rowlock.errors import AlreadyExists
-from rowlock.kinds import NAMESPACE, NODE, POD, Kind
+from rowlock.kinds import EVENT, NAMESPACE, NODE, POD, POD_GROUP, SECRET, SERVICE, Kind
 from rowlock.kubelet.node import fake_nodes, leftovers
 from rowlock.kubelet.pod.directory import EARLIER_RUNS, PodCard
 from rowlock.kubelet.streams.remote_logs import read_remote_log
@@ -73,6 +73,9 @@ _ENDING_TIMEOUT = 40.0
 """Seconds that a cluster which is asked to stop waits for pods that end without a further request; as long as `rowlock down`."""
 _ENDING_INTERVAL = 0.1
 """Seconds between two looks for such pods; each looks at all pods."""
+KNOWN_BY_METADATA = frozenset({EVENT, POD_GROUP, SECRET, SERVICE})
+"""Kinds of which every controller finds the keys to reconcile by an object's metadata alone (controller-runtime: OnlyMetadata). There
+may be tens of thousands at a start."""
 
 
 @dataclass(frozen=True)
@@ -273,7 +276,8 @@ class LocalCluster:
             if self.diagnostics:
                 detector = HangDetector(self.diagnostics)
                 tasks.create_task(supervise("the hang detector", detector.run))
-            tasks.create_task(controllers.run(self.store, self.store.view, self.controllers(), self.store.changes()))
+            changes = self.store.changes(only_metadata=KNOWN_BY_METADATA)
+            tasks.create_task(controllers.run(self.store, self.store.view, self.controllers(), changes))
 
 
 def _being_deleted(names: list[str]) -> str:

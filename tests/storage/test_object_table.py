@@ -59,6 +59,7 @@ def _read(state: State, kind: Kind) -> list[Any]:
         [state.get(kind, space, name) for space, name in names],
         [state.get_encoded(kind, space, name) for space, name in names],
         [_shown(view.metadata(kind, space, name)) for view in (state, staged) for space, name in names],
+        [view.has_ended(kind, space, name) for view in (state, staged) for space, name in names],
         [
             (list(view.all(kind, space)), list(view.keys(kind, space)))
             for view in (state, staged)

@@ -15,6 +15,7 @@ import pytest
 
 from rowlock import kinds
 from rowlock.api import Bind, Create, Decision, Delete, Patch, Record, Update, Write
+from rowlock.controllers.view.object_table import has_ended
 from rowlock.kinds import POD, SERVICE, Kind
 from rowlock.objects import Key, Object, is_deleting, key, labels, meta, name, phase, timestamp, uid, with_field
 from rowlock.training.controller import JobController
@@ -46,6 +47,10 @@ class World:
     def metadata(self, kind: Kind, namespace: str, name: str) -> dict[str, Any] | None:
         found = self.get(kind, namespace, name)
         return None if found is None else meta(found)
+
+    def has_ended(self, kind: Kind, namespace: str, name: str) -> bool:
+        found = self.get(kind, namespace, name)
+        return found is not None and has_ended(kind, found)
 
     def all(self, kind: Kind, namespace: str = "") -> Iterable[Object]:
         found = [o for (k, ns, _), o in self.objects.items() if k is kind and namespace in ("", ns)]

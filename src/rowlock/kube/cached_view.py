@@ -13,6 +13,7 @@ from typing import Any
 
 from rowlock import objects
 from rowlock.api import INDEXED, Change
+from rowlock.controllers.view.object_table import has_ended
 from rowlock.kinds import POD, Kind
 from rowlock.objects import Key, Object
 
@@ -61,6 +62,10 @@ class CachedView:
     def metadata(self, kind: Kind, namespace: str, name: str) -> dict[str, Any] | None:
         found = self.get(kind, namespace, name)
         return None if found is None else objects.meta(found)
+
+    def has_ended(self, kind: Kind, namespace: str, name: str) -> bool:
+        found = self.get(kind, namespace, name)
+        return found is not None and has_ended(kind, found)
 
     def all(self, kind: Kind, namespace: str = "") -> Iterable[Object]:
         spaces = self._kinds.get(kind, _EMPTY_KIND).spaces

@@ -57,7 +57,6 @@ from rowlock.rest.event_index import EventIndex
 from rowlock.rest.hours.idle import IdleJobs
 from rowlock.rest.informers import InformerCache
 from rowlock.rest.inventory.scope_history import ScopeHistory
-from rowlock.rest.list_rows.workload_rows import read_ahead
 from rowlock.rest.log_streams.log_response import LogResponse
 from rowlock.rest.notifications.notifier import Notifier
 from rowlock.rest.openapi.refused_routes import PREFIXES, methods_of_ids, refusal_of
@@ -154,7 +153,6 @@ class RestApi:
         """Keep the cache up to date and record what workloads hold, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.cache.run(), name="cache")
-            tasks.create_task(self._read_ahead(), name="first reading of rows")
             tasks.create_task(supervise("the usage of workloads", self.usage.run), name="usage of workloads")
             tasks.create_task(supervise("the figures of projects and nodes", self.scopes.run), name="figures of scopes")
             tasks.create_task(supervise("idle jobs", IdleJobs(self.api, self.cache).run), name="idle jobs")
@@ -168,10 +166,6 @@ class RestApi:
                 tasks.create_task(supervise("sweeps", SweepSearch(self._context).run), name="sweeps")
             if self._standby:
                 tasks.create_task(supervise("what was seen of runs", self._standby.run), name="notes about runs")
-
-    async def _read_ahead(self) -> None:
-        await self.cache.wait_until("", self.cache.can_answer, timeout=None)
-        await read_ahead(self.cache.rows())
 
     async def _index_events(self, events: EventIndex) -> None:
         """Run the index of Events once the cache can answer, since a large cluster has more Events than pods and no answer needs the index."""

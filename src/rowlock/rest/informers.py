@@ -32,7 +32,7 @@ from rowlock.workloads.assets import asset_objects
 from rowlock.workloads.assets.asset_objects import Asset
 from rowlock.workloads.figures.guarantees import RuntimeGuarantees
 from rowlock.workloads.figures.usage_series import PodUsageSource
-from rowlock.workloads.phase import WorkloadStatus, phase_of, workload_status
+from rowlock.workloads.phase import WorkloadStatus, end_of, phase_of, workload_status
 from rowlock.workloads.projects import Project
 from rowlock.workloads.runai_json import Workload
 
@@ -95,11 +95,13 @@ class InformerCache:
         await self._reflector.watch(self._api)
 
     async def _read_store(self) -> None:
-        """Index what the store has, in slices."""
+        """Index what the store has, in slices. The index needs the metadata, and of nodes their cards."""
         budget = TurnBudget()
         for kind in WATCHED:
             for key in self._view.keys(kind):
-                if (obj := self._view.get(kind, *key)) is not None:
+                metadata = self._view.metadata(kind, *key)
+                obj = self._view.get(kind, *key) if kind is kinds.NODE else {"metadata": metadata} if metadata else None
+                if obj is not None:
                     self._take_change(Change("Added", objects.revision(obj), kind, obj))
                 await budget.pause_if_due()
             self._reflector.note_read(kind)
@@ -362,7 +364,10 @@ class InformerCache:
 
     def own_pods(self, uid: str) -> list[Object]:
         """The same in no order. A pod in another namespace that names this job as its owner is not included."""
-        return self._parts.pods_of(uid, self._jobs[uid][1].namespace if uid in self._jobs else None)
+        return self._parts.pods_of(uid, self._home(uid))
+
+    def _home(self, uid: str) -> str | None:
+        return self._jobs[uid][1].namespace if uid in self._jobs else None
 
     def part_uids(self, uid: str) -> tuple[str, ...]:
         """The uids of the parts of the job of this uid, as far as they or their pods exist; () for jobs without parts."""
@@ -380,10 +385,19 @@ class InformerCache:
         """The pod group of the job of this uid; None when there is none."""
         return self._parts.group_of(uid)
 
+    def count_pods(self, uid: str) -> tuple[int, int]:
+        """How many pods the job of this uid has, and how many of them have not ended; decodes none."""
+        has_ended = [self._view.has_ended(kinds.POD, *key) for key in self._parts.pod_keys(uid, self._home(uid))]
+        return len(has_ended), has_ended.count(False)
+
+    def uids_named(self, namespace: str, name: str) -> list[str]:
+        """The uids of jobs of any kind with this name."""
+        found = (self._view.metadata(kind, namespace, name) for kind in kinds.WORKLOADS)
+        return [uid for one in found if one is not None and (uid := str(one.get("uid"))) in self._jobs]
+
     def jobs_named(self, namespace: str, name: str) -> list[Object]:
         """Jobs of any kind with this name."""
-        found = [self._view.get(kind, namespace, name) for kind in kinds.WORKLOADS]
-        return [job for one in found if one is not None and (job := self.job(objects.uid(one))) is not None]
+        return [job for uid in self.uids_named(namespace, name) if (job := self.job(uid)) is not None]
 
     def _known_job(self, uid: str) -> Object:
         """The job of this uid. Raises KeyError when there is none."""
@@ -395,7 +409,9 @@ class InformerCache:
         """The phase of the workload, without the message that explains it; lists filter and sort by it."""
         job_phase = self._phases.get(uid)
         if job_phase is None:
-            job_phase = self._phases[uid] = phase_of(self._known_job(uid), self.own_pods(uid), self.group_of(uid))
+            job = self._known_job(uid)
+            job_phase = end_of(job)[0] or phase_of(job, self.own_pods(uid), self.group_of(uid))
+            self._phases[uid] = job_phase
         return job_phase
 
     def status(self, uid: str) -> WorkloadStatus:
@@ -427,5 +443,4 @@ class InformerCache:
 
     def rows_named(self, name: str) -> list[WorkloadRow]:
         """The workloads of this name in any project, without reading all others."""
-        jobs = (job for namespace in self.projects() for job in self.jobs_named(namespace, name))
-        return [self._rows_by_uid[objects.uid(job)] for job in jobs]
+        return [self._rows_by_uid[uid] for namespace in self.projects() for uid in self.uids_named(namespace, name)]

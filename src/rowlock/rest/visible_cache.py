@@ -144,8 +144,14 @@ class VisibleCache(InformerCache):
         group, job = self._base.group_of(uid), self._base.job(uid)
         return group if job is not None and self._sees(job) else None
 
+    def uids_named(self, namespace: str, name: str) -> list[str]:
+        return self._base.uids_named(namespace, name) if self._sees_namespace(namespace) else []
+
     def jobs_named(self, namespace: str, name: str) -> list[Object]:
         return self._base.jobs_named(namespace, name) if self._sees_namespace(namespace) else []
+
+    def count_pods(self, uid: str) -> tuple[int, int]:
+        return self._base.count_pods(uid)
 
     def rows(self) -> list[WorkloadRow]:
         allowed = {

@@ -186,7 +186,7 @@ class SnapshotTracker:
         nodes_changed = queues_changed = rebuild_all = False
         updates: list[tuple[Kind, Key, Object | None]] = []
         for kind, object_key in changed:
-            obj = view.get(kind, object_key.namespace, object_key.name)
+            obj = self._read_object(view, kind, object_key)
             versions = self.versions.setdefault(kind, {})
             if obj is not None and versions.get(object_key) == revision(obj):
                 continue
@@ -214,10 +214,17 @@ class SnapshotTracker:
                 self._apply_pod(object_key, obj, gangs)
                 ungrouped.discard(object_key)
         for object_key in sorted(ungrouped):
-            self._apply_pod(object_key, view.get(POD, object_key.namespace, object_key.name), gangs)
+            self._apply_pod(object_key, self._read_object(view, POD, object_key), gangs)
         known = {**self.pods_of_gang, **self.planner.session.gangs} if rebuild_all or namespaces else ()
         gangs.update((gang, None) for gang in known if rebuild_all or gang.partition("/")[0] in namespaces)
         return nodes_changed, queues_changed
+
+    def _read_object(self, view: View, kind: Kind, object_key: Key) -> Object | None:
+        """What is noted of an object; of pods and their groups the metadata is enough, except for a pod's volumes."""
+        if kind not in (POD, POD_GROUP) or self.identity.plans_volumes:
+            return view.get(kind, *object_key)
+        metadata = view.metadata(kind, *object_key)
+        return None if metadata is None else {"metadata": metadata}
 
     def _apply_node(self, node_key: Key, obj: Object | None) -> bool:
         old = self.nodes.pop(node_key.name, None)
@@ -336,10 +343,12 @@ class SnapshotTracker:
         return {name(o): int(o.get("value") or 0) for o in view.all(PRIORITY_CLASS)}
 
     def _read_gang(self, view: View, gang_key: str, classes: dict[str, int]) -> Gang | None:
-        """The gang's current value; None if it has no pods or must wait for its PodGroup."""
-        pod_keys = self.pods_of_gang.get(gang_key)
+        """The gang's current value; None if it has no pods, all of them have ended, or it must wait for its PodGroup."""
+        pod_keys = self.pods_of_gang.get(gang_key, ())
         gang_namespace, _, gang_name = gang_key.partition("/")
-        if not pod_keys:
+        if all(view.has_ended(POD, *pod) for pod in pod_keys):
+            for pod in pod_keys:
+                self.parsed_tasks.pop(pod, None)
             return None
         self.largest_read = max(self.largest_read, len(pod_keys))
         pods = [p for k in sorted(pod_keys) if (p := view.get(POD, k.namespace, k.name)) is not None]

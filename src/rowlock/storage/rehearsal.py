@@ -70,6 +70,9 @@ class RecordedReads:
     def metadata(self, kind: Kind, namespace: str, name: str) -> dict[str, Any] | None:
         return self._note(lambda: self._view.metadata(kind, namespace, name))
 
+    def has_ended(self, kind: Kind, namespace: str, name: str) -> bool:
+        return self._note(lambda: self._view.has_ended(kind, namespace, name))
+
     def all(self, kind: Kind, namespace: str = "") -> Iterable[Object]:
         return self._note(lambda: list(self._view.all(kind, namespace)))
 

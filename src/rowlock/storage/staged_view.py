@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from rowlock import objects
+from rowlock.controllers.view.object_table import has_ended
 from rowlock.controllers.view.state import State, StoredChange
 from rowlock.kinds import Kind
 from rowlock.objects import Key, Object
@@ -38,6 +39,12 @@ class StagedView:
             return self._committed.metadata(kind, namespace, name)
         found = self.get(kind, namespace, name)
         return None if found is None else objects.meta(found)
+
+    def has_ended(self, kind: Kind, namespace: str, name: str) -> bool:
+        if Key(namespace, name) not in self._pending.get(kind, ()):
+            return self._committed.has_ended(kind, namespace, name)
+        found = self.get(kind, namespace, name)
+        return found is not None and has_ended(kind, found)
 
     def all(self, kind: Kind, namespace: str = "") -> Iterable[Object]:
         pending = self._pending.get(kind)

@@ -230,13 +230,16 @@ class Store:
             bookmark_interval=BOOKMARK_INTERVAL if bookmarks else None,
         )
 
-    async def changes(self, initial: Collection[Kind] = kinds.KINDS) -> AsyncIterator[Change]:
+    async def changes(
+        self, initial: Collection[Kind] = kinds.KINDS, only_metadata: Collection[Kind] = ()
+    ) -> AsyncIterator[Change]:
         """All kinds at once, for controllers: the state of the kinds `initial` as Added changes, a bookmark, then everything that happens.
+        Objects of that state of the kinds `only_metadata` may have nothing but what `View.metadata` returns.
 
         The state is a snapshot at the first step; it yields to the event loop between chunks. Pods come last: the objects that they
         refer to are known by then. What happens meanwhile is kept, because memory and journal may have lost it at the end of a long state."""
         frozen = [
-            (kind, self.view.freeze(kind))
+            (kind, self.view.freeze(kind, only_metadata=kind in only_metadata))
             for kind in sorted(kinds.KINDS, key=lambda k: k is kinds.POD)
             if kind in initial
         ]

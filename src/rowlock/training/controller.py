@@ -24,7 +24,7 @@ from rowlock.objects import (
 from rowlock.objects import name as name_of
 from rowlock.training.defaults import parse_job
 from rowlock.training.frameworks.registry import FRAMEWORKS
-from rowlock.training.job import reconcile
+from rowlock.training.job import reconcile, should_delete_pod
 from rowlock.training.job_changes import is_only_bound, owner_keys, pace_decision
 from rowlock.training.model import DEFAULT, JOB_LABEL, OPERATOR_LABEL, Parity
 from rowlock.training.reconcile_context import Observed
@@ -91,26 +91,31 @@ class JobController:
         return self._drop_repeated_events(uid(job), decision) if self.parity.events_once else decision
 
     def observe_job(self, view: View, job: Object) -> Observed:
-        """What the operator reads of a job: its own pods, all services with its labels, and its other objects."""
+        """What the operator reads of a job: its own pods, all services with its labels, and its other objects. After the job's end
+        services are read only if pods, with which they are deleted, are left to delete."""
         job_namespace, job_name, job_uid = namespace(job), name_of(job), uid(job)
+        parsed = parse_job(self.framework, job)
         pods = [
             mask_preempted_pod(p)
             for p in view.by_label(POD, job_namespace, JOB_LABEL, job_name)
             if labels(p).get(OPERATOR_LABEL) == self.name and is_controlled_by(p, job_uid)
         ]
-        services = [
-            s
-            for s in view.by_label(SERVICE, job_namespace, JOB_LABEL, job_name)
-            if labels(s).get(OPERATOR_LABEL) == self.name
-            and (not self.framework.adopts_services or (controller_of(s) or {}).get("uid", job_uid) == job_uid)
-        ]
         other_objects = {k: {name_of(o): o for o in view.by_owner(k, job_uid)} for k in self.framework.dependents}
-        for kind, name in self.framework.named_objects(parse_job(self.framework, job)):
+        for kind, name in self.framework.named_objects(parsed):
             if named_object := view.get(kind, job_namespace, name):
                 other_objects.setdefault(kind, {})[name] = named_object
-        for pod in pods:  # cleanup deletes the Service with the pod's name, whatever its owner
-            if named_object := view.get(SERVICE, job_namespace, name_of(pod)):
-                other_objects.setdefault(SERVICE, {})[name_of(pod)] = named_object
+        services: list[Object] = []
+        is_over = is_condition_true(job, "Succeeded") or is_condition_true(job, "Failed")
+        if not is_over or any(should_delete_pod(parsed.policy.clean_pod_policy, pod) for pod in pods):
+            services = [
+                s
+                for s in view.by_label(SERVICE, job_namespace, JOB_LABEL, job_name)
+                if labels(s).get(OPERATOR_LABEL) == self.name
+                and (not self.framework.adopts_services or (controller_of(s) or {}).get("uid", job_uid) == job_uid)
+            ]
+            for pod in pods:  # cleanup deletes the Service with the pod's name, whatever its owner
+                if named_object := view.get(SERVICE, job_namespace, name_of(pod)):
+                    other_objects.setdefault(SERVICE, {})[name_of(pod)] = named_object
         as_created = self._first_revisions.get(job_uid, revision(job)) == revision(job)
         return Observed(job, pods, services, other_objects, as_created, self._reconcile_counts.get(job_uid, 0))
 

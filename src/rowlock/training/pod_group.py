@@ -260,7 +260,7 @@ class PodGroupController:
         plural, _, job_name = key.name.partition("/")
         kind = next(k for k in JOBS if k.plural == plural)
         obj = view.get(kind, key.namespace, job_name)
-        if obj is None:
+        if obj is None or (is_over(obj) and not _may_start_with_a_part(obj)):
             return NOTHING
         job = parse_job(FRAMEWORKS[kind], obj)
         if self._scheduler_names is not None and any(s not in self._scheduler_names for _, s in _schedulers(job)):
@@ -270,12 +270,7 @@ class PodGroupController:
         group = view.get(POD_GROUP, key.namespace, group_name(job))
         if group is None:
             return Decision((Create(POD_GROUP, group_of(job, spec)),)) if wants_group(job) else NOTHING
-        if (
-            is_over(obj)
-            and _may_start_with_a_part(obj)
-            and not is_deleting(group)
-            and FINISHED_ANNOTATION not in annotations_of(group)
-        ):
+        if is_over(obj) and not is_deleting(group) and FINISHED_ANNOTATION not in annotations_of(group):
             return Decision((_annotate(group, {FINISHED_ANNOTATION: "true"}),))
         update = follow(group, spec, wishes_of(job)) if wants_group(job) else None
         return Decision((update,)) if update else NOTHING

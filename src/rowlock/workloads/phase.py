@@ -100,15 +100,23 @@ def phase_and_message(job: Object, pods: Sequence[Object], group: Object | None)
     return phase, _explanation(job, pods, group, phase, condition)[0]
 
 
-def _phase_and_condition(
-    job: Object, pods: Sequence[Object], group: Object | None
-) -> tuple[Phase, dict[str, Any] | None]:
+def end_of(job: Object) -> tuple[Phase | None, dict[str, Any] | None]:
+    """The phase of a job that is being deleted or has ended, whatever its pods are, and the condition that says so; None for others."""
     if objects.is_deleting(job):
         return "Deleting", None
     ends: tuple[tuple[str, Phase], ...] = ((succeeded_condition(job), "Completed"), ("Failed", "Failed"))
     for kind, phase in ends:
         if objects.is_condition_true(job, kind):
             return phase, objects.condition(job, kind)
+    return None, None
+
+
+def _phase_and_condition(
+    job: Object, pods: Sequence[Object], group: Object | None
+) -> tuple[Phase, dict[str, Any] | None]:
+    end, condition = end_of(job)
+    if end is not None:
+        return end, condition
     if is_queued(job) or (is_suspended(job) and order_sentence(job)):
         return "Pending", objects.condition(job, "Suspended")
     if is_suspended(job):

@@ -6,7 +6,7 @@ from rowlock import kinds
 from rowlock.kinds import Kind
 from rowlock.kubelet.network.hosts import HOSTS_HEADER, PodAddresses, PodNames, add_host_aliases, render_hosts_file
 from rowlock.kubelet.network.name_index import NameIndex
-from rowlock.objects import Key, Object, key
+from rowlock.objects import FINAL_PHASES, Key, Object, key, phase
 
 
 def test_names_as_kubernetes_resolves_them() -> None:
@@ -70,6 +70,9 @@ class Objects:
 
     def all(self, kind: Kind) -> list[Object]:
         return list(self._objects[kind].values())
+
+    def all_unfinished(self, kind: Kind) -> list[Object]:
+        return [one for one in self.all(kind) if phase(one) not in FINAL_PHASES]
 
 
 def updated(index: NameIndex, view: Any) -> NameIndex:

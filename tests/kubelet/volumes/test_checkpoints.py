@@ -11,15 +11,17 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
+import msgspec
 import pytest
 from tests.kubelet.conftest import Node, on_node, pod, until
 
 from rowlock import kinds
 from rowlock.api import DeleteOptions, View
+from rowlock.controllers.view.state import State
 from rowlock.kubelet.pod.facts import ContainerConfigError
 from rowlock.kubelet.pod.spec import PodSpec, parse_pod_spec
 from rowlock.kubelet.volumes.checkpoints import Checkpoints, live_owner_uids, wait_for_writers
-from rowlock.objects import dig
+from rowlock.objects import Key, dig
 from rowlock.workloads.frameworks import RESUME_ANNOTATION, checkpoints_owner
 
 DAY = 86400.0
@@ -177,8 +179,16 @@ def test_checkpoints_stay_while_another_job_goes_on_from_them(tmp_path: Path) ->
     }
     assert checkpoints_owner(job) == "an-old-job" and checkpoints_owner({"metadata": {"uid": "x"}}) == "x"
     assert checkpoints_owner({"metadata": {"uid": "x"}, "spec": {"pytorchReplicaSpecs": {"Master": None}}}) == "x"
-    view = SimpleNamespace(all=lambda kind: [job] if kind is kinds.PYTORCHJOB else [])
-    assert {"new", "an-old-job"} <= asyncio.run(live_owner_uids(cast(View, view)))
+    view, key = State(), Key("n", "j")
+    view.load(kinds.PYTORCHJOB, key, msgspec.json.encode(job))
+    resuming = {
+        "uid": "p",
+        "annotations": {RESUME_ANNOTATION: "older"},
+        "ownerReferences": [{"uid": "gone", "controller": True}],
+    }
+    pod = {"metadata": {"name": "j", "namespace": "n", **resuming}, "status": {"phase": "Succeeded"}}
+    view.load(kinds.POD, key, msgspec.json.encode(pod))
+    assert {"new", "an-old-job", "p", "older", "gone"} <= asyncio.run(live_owner_uids(view))
 
 
 def _resuming_job(name: str, created: str, **spec: object) -> dict[str, object]:

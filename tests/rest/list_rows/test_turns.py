@@ -1,4 +1,4 @@
-"""A list of any size lets others have their turn, and the first list after a start finds the rows read already."""
+"""A list of any size lets others have their turn."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from tests.rest.list_rows import fed_state
 from rowlock import kinds
 from rowlock.controllers.view.state import State
 from rowlock.objects import Key
-from rowlock.rest.list_rows.workload_rows import read_ahead
 
 COUNT = 3000
 
@@ -66,12 +65,6 @@ def test_no_list_holds_the_loop(crowd: World, holds: list[float], query: str) ->
     answer = crowd.client.get(f"/api/v1/workloads?{query}")
     assert answer.status_code == 200 and answer.json()["workloads"]
     assert len(holds) > COUNT / 256 and max(holds) < sum(holds) / 3, (max(holds), sum(holds), len(holds))
-
-
-def test_rows_are_read_ahead(crowd: World) -> None:
-    rows = crowd.rest.cache.rows()
-    crowd.do(lambda: read_ahead(rows))
-    assert all(len(row.known) > 10 for row in rows)
 
 
 def test_a_workload_that_goes_between_two_steps_is_left_out(crowd: World, monkeypatch: pytest.MonkeyPatch) -> None:

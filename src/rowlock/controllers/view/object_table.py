@@ -20,7 +20,7 @@ from rowlock.objects import Object
 
 DECODED_LIMIT = 512
 """Objects that may be dropped and stay decoded all the same, of all kinds together."""
-_ENDING_KINDS = frozenset({kinds.POD, *kinds.WORKLOADS})
+ENDING_KINDS = frozenset({kinds.POD, *kinds.WORKLOADS})
 _LEFT_BEHIND = frozenset({kinds.EVENT, kinds.SERVICE, kinds.SECRET, kinds.CONFIG_MAP, kinds.POD_GROUP})
 _ENDS = frozenset({"Succeeded", "Failed", "Complete", "Completed"})
 """Phases and conditions of pods and jobs that have ended."""
@@ -34,8 +34,10 @@ class _IndexedFields(msgspec.Struct):
     namespace: Any = None
     uid: Any = None
     resourceVersion: Any = None
+    creationTimestamp: Any = None
     ownerReferences: Any = None
     labels: Any = None
+    annotations: Any = None
     finalizers: Any = None
     deletionTimestamp: Any = None
 
@@ -60,9 +62,12 @@ _decode_ended = msgspec.json.Decoder(_EndedObject).decode
 
 def is_seldom_read(kind: Kind, obj: Object) -> bool:
     """Whether an object need not stay decoded: it has ended, or it is of a kind that jobs leave behind."""
-    if kind in _LEFT_BEHIND:
-        return True
-    if kind not in _ENDING_KINDS:
+    return kind in _LEFT_BEHIND or has_ended(kind, obj)
+
+
+def has_ended(kind: Kind, obj: Object) -> bool:
+    """Whether this is a pod or a job that has ended."""
+    if kind not in ENDING_KINDS:
         return False
     if kind is kinds.POD:
         return str(objects.dig(obj, "status.phase")) in _ENDS
@@ -74,7 +79,7 @@ def fields_of_seldom_read(kind: Kind, encoded: bytes) -> dict[str, Any] | None:
     """The `indexed_fields` of an encoded object that need not stay decoded, without decoding the rest; None for every other object."""
     if kind in _LEFT_BEHIND:
         return indexed_fields(encoded)
-    if kind not in _ENDING_KINDS:
+    if kind not in ENDING_KINDS:
         return None
     try:
         found = _decode_ended(encoded)
@@ -99,6 +104,8 @@ class ObjectTable:
     """Sorted."""
     decoded: dict[str, Object] = field(default_factory=dict)
     encoded: dict[str, bytes] = field(default_factory=dict)
+    ended: set[str] = field(default_factory=set)
+    """Names of the pods or jobs that have ended."""
 
     def indexed_fields(self, name: str) -> dict[str, Any]:
         """The `_IndexedFields` of an object's metadata, or all of it when it is decoded; {} when there is no such object."""
@@ -119,6 +126,11 @@ class ObjectTable:
 def indexed_fields(encoded: bytes) -> dict[str, Any]:
     """The `_IndexedFields` of an encoded object's metadata."""
     return msgspec.structs.asdict(_decode_indexed(encoded).metadata)
+
+
+def decode_metadata(encoded: bytes) -> Object:
+    """An object with nothing but its `indexed_fields`."""
+    return {"metadata": indexed_fields(encoded)}
 
 
 class DecodedObjects:
@@ -152,7 +164,11 @@ class DecodedObjects:
         """Keep `obj` in its table, decoded: for ever, or until newer ones have taken its place."""
         table.decoded[name] = obj
         entry = table, name
-        if not is_seldom_read(table.kind, obj) or not self._unfinished.isdisjoint(owner_uids(objects.meta(obj))):
+        is_over = has_ended(table.kind, obj)
+        (table.ended.add if is_over else table.ended.discard)(name)
+        if not (is_over or table.kind in _LEFT_BEHIND) or not self._unfinished.isdisjoint(
+            owner_uids(objects.meta(obj))
+        ):
             self._entries.pop(entry, None)
             return
         self._entries[entry] = None
@@ -166,6 +182,7 @@ class DecodedObjects:
     def drop(self, table: ObjectTable, name: str) -> None:
         """The object of this name was removed."""
         table.decoded.pop(name, None)
+        table.ended.discard(name)
         self._entries.pop((table, name), None)
 
 

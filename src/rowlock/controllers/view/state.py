@@ -17,12 +17,13 @@ from rowlock import objects
 from rowlock.api import INDEXED, Change
 from rowlock.controllers.view.object_table import (
     DECODED_LIMIT,
+    ENDING_KINDS,
     DecodedObjects,
     ObjectList,
     ObjectTable,
     decode,
+    decode_metadata,
     fields_of_seldom_read,
-    is_seldom_read,
     owner_uids,
 )
 from rowlock.kinds import WORKLOADS, Kind
@@ -101,16 +102,13 @@ class State:
         return ObjectList([entry for _, space in spaces for entry in space.entries()])
 
     def all_unfinished(self, kind: Kind, namespace: str = "") -> list[Object]:
-        """Those of `all` that have not ended, without a look at the many that have; of other kinds than pods and jobs, those that stay
-        decoded."""
         spaces = self._kinds.get(kind, _NO_OBJECTS).select_namespaces(namespace)
-        found = [
-            self._decoded.read(entries, name)
-            for _, entries in spaces
-            for name in entries.names
-            if name in entries.decoded
-        ]
-        return [obj for obj in found if obj is not None and not is_seldom_read(kind, obj)]
+        unfinished = ((entries, name) for _, entries in spaces for name in entries.names if name not in entries.ended)
+        return [obj for entries, name in unfinished if (obj := self._decoded.read(entries, name)) is not None]
+
+    def has_ended(self, kind: Kind, namespace: str, name: str) -> bool:
+        space = self._kinds.get(kind, _NO_OBJECTS).spaces.get(namespace)
+        return space is not None and name in space.ended
 
     def keys(self, kind: Kind, namespace: str = "") -> list[Key]:
         spaces = self._kinds.get(kind, _NO_OBJECTS).select_namespaces(namespace)
@@ -155,18 +153,22 @@ class State:
                 continue
             start = bisect_right(entries.names, after.name) if space == after.namespace else 0
             for name in entries.names[start:]:
-                if (obj := self._decoded.read(entries, name)) is not None:
-                    yield Key(space, name), obj
+                if entry := entries.decoded.get(name) or entries.encoded.get(name):
+                    yield Key(space, name), decode(entry) if isinstance(entry, bytes) else entry
 
-    def freeze(self, kind: Kind, namespace: str = "") -> Iterator[tuple[Key, Object, bytes]]:
+    def freeze(
+        self, kind: Kind, namespace: str = "", *, only_metadata: bool = False
+    ) -> Iterator[tuple[Key, Object, bytes]]:
         """A snapshot of keys, objects and their JSON, in order, taken at the call. The tables are copied at once (a hundred
-        thousand objects in a few milliseconds); tuples are made, and objects decoded, as the iterator is read."""
+        thousand objects in a few milliseconds); tuples are made, and objects decoded, as the iterator is read. With `only_metadata`
+        objects that are not decoded have nothing but what `View.metadata` returns."""
+        read = decode_metadata if only_metadata else decode
         spaces = self._kinds.get(kind, _NO_OBJECTS).select_namespaces(namespace)
         copies = [
             (space, entries.names[:], entries.decoded.copy(), entries.encoded.copy()) for space, entries in spaces
         ]
         return (
-            (Key(space, name), decoded.get(name) or decode(encoded[name]), encoded.get(name, b""))
+            (Key(space, name), decoded.get(name) or read(encoded[name]), encoded.get(name, b""))
             for space, names, decoded, encoded in copies
             for name in names
         )
@@ -203,7 +205,7 @@ class State:
             space = _index(kind_objects, change.kind, key, objects.meta(change.object), encoded)
             self._decoded.put(space, key.name, change.object)
         if change.kind in WORKLOADS:
-            is_unfinished = change.type != "Deleted" and not is_seldom_read(change.kind, change.object)
+            is_unfinished = change.type != "Deleted" and not self.has_ended(change.kind, *key)
             self._note_workload(objects.uid(change.object), is_unfinished)
         for observer in self._observers.get(change.kind, ()):
             observer(change)
@@ -211,7 +213,9 @@ class State:
     def load(self, kind: Kind, key: Key, encoded: bytes) -> None:
         """One object of a recovery; cheapest in the order of their keys. One that is seldom read is not decoded."""
         if (fields := fields_of_seldom_read(kind, encoded)) is not None:
-            _index(self._kinds.setdefault(kind, _KindObjects()), kind, key, fields, encoded)
+            space = _index(self._kinds.setdefault(kind, _KindObjects()), kind, key, fields, encoded)
+            if kind in ENDING_KINDS:
+                space.ended.add(key.name)
             return
         obj = decode(encoded)
         space = _index(self._kinds.setdefault(kind, _KindObjects()), kind, key, objects.meta(obj), encoded)

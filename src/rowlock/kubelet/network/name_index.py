@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from rowlock import kinds
-from rowlock.api import View
+from rowlock.api import ObservedView
 from rowlock.kinds import Kind
 from rowlock.objects import FINAL_PHASES, Key, Object, dig, key, labels, namespace, phase
 
@@ -35,14 +35,12 @@ class NameIndex:
         if self._has_begun:
             self._changed[kind, changed] = None
 
-    def update(self, view: View) -> Iterator[None]:
+    def update(self, view: ObservedView) -> Iterator[None]:
         """Applies the noted changes; yields after each slice."""
         if not self._has_begun:
             self._has_begun = True
-            for number, pod in enumerate(view.all(kinds.POD), 1):
-                self._put_pod(key(pod), pod)
-                if number % SLICE == 0:
-                    yield
+            self.pods = {key(pod): pod for pod in view.all_unfinished(kinds.POD)}
+            yield
             for number, service in enumerate(view.all(kinds.SERVICE), 1):
                 self._put_service(key(service), service)
                 if number % SLICE == 0:

@@ -17,9 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from rowlock import kinds
-from rowlock.api import View
+from rowlock.api import Change, ObservedView
 from rowlock.errors import Invalid, Unavailable
-from rowlock.kinds import Kind
 from rowlock.kubelet.files import untrusted
 from rowlock.kubelet.network import command_rewrite, env_rewrite, hosts, name_index
 from rowlock.kubelet.network.env_rewrite import service_variables
@@ -70,7 +69,7 @@ class PodNetwork:
     """The pod network of the kubelet; hides the mode."""
 
     data: Path
-    view: View
+    view: ObservedView
     choice: NetworkChoice
     runs_in_containers: Callable[[Object], bool]
     """Whether the pod runs in containers; those have the engine's network, whatever the mode."""
@@ -113,14 +112,14 @@ class PodNetwork:
         """This machine's address in the engine's network; "" while there is none."""
         return f"{self.prefix}.0.1" if self.prefix else ""
 
-    def note_change(self, kind: Kind, changed: Key) -> None:
+    def note_change(self, change: Change) -> None:
         """Notes that a pod or a service was added, changed or deleted."""
-        self._names.note_change(kind, changed)
-        if kind is kinds.SERVICE:
-            self._note_service(changed)
+        assert change.kind is not None
+        self._names.note_change(change.kind, key(change.object))
+        if change.kind is kinds.SERVICE:
+            self._note_service(key(change.object), None if change.type == "Deleted" else change.object)
 
-    def _note_service(self, changed: Key) -> None:
-        service = self.view.get(kinds.SERVICE, *changed)
+    def _note_service(self, changed: Key, service: Object | None) -> None:
         self._external.pop(changed, None)
         if service and dig(service, "spec.type") == "ExternalName":
             self._external[changed] = str(dig(service, "spec.externalName"))

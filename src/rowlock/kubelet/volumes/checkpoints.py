@@ -224,7 +224,8 @@ async def live_owner_uids(view: View) -> set[str]:
         for job in view.all(kind):
             uids |= {uid(job), checkpoints_owner(job)}
             await budget.pause_if_due()
-    for pod in view.all(kinds.POD):
+    for key in view.keys(kinds.POD):
+        pod = {"metadata": view.metadata(kinds.POD, *key)}
         resumed = str(annotations(pod).get(RESUME_ANNOTATION) or "")
         uids |= {uid(pod), resumed, str((controller_of(pod) or {}).get("uid") or "")}
         await budget.pause_if_due()

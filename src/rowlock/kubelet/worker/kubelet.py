@@ -17,7 +17,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from pathlib import Path
 
-from rowlock.api import Api, Change, View
+from rowlock.api import Api, Change, ObservedView, View
 from rowlock.controllers.recorder import Recorder
 from rowlock.controllers.supervisor import ContainedTaskGroup, supervise
 from rowlock.controllers.waiters import run_until_first_ends
@@ -73,7 +73,7 @@ MAX_JOIN_CANDIDATES = 64
 
 async def start_kubelet(
     api: Api,
-    view: View,
+    view: ObservedView,
     settings: KubeletSettings,
     *,
     clock: Callable[[], float] = time.time,

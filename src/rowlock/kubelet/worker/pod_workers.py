@@ -101,7 +101,7 @@ class PodWorkers:
         if change.kind is kinds.POD:
             self._handle_pod_change(change)
         elif change.kind is kinds.SERVICE:
-            self._network.note_change(kinds.SERVICE, key(change.object))
+            self._network.note_change(change)
             self._outdate_names(change)
             if not meta(change.object).get(
                 "ownerReferences"
@@ -117,7 +117,7 @@ class PodWorkers:
 
     def _handle_pod_change(self, change: Change) -> None:
         pod, uid = change.object, uid_of(change.object)
-        self._network.note_change(kinds.POD, key(pod))
+        self._network.note_change(change)
         if change.type in ("Added", "Deleted"):
             self._outdate_names(change)
         if change.type == "Deleted":

@@ -109,10 +109,12 @@ class Parts:
 
     def pods_of(self, uid: str, home: str | None) -> list[Object]:
         """The pods of the workload of this uid, unordered; only those in the namespace `home` unless that is None."""
-        keys = (
-            key for one in self.members(uid) for key in self._pods.get(one, ()) if home is None or key.namespace == home
-        )
-        return [pod for key in keys if (pod := self._get(kinds.POD, *key)) is not None]
+        return [pod for key in self.pod_keys(uid, home) if (pod := self._get(kinds.POD, *key)) is not None]
+
+    def pod_keys(self, uid: str, home: str | None) -> Iterator[Key]:
+        """The keys of `pods_of`."""
+        for one in self.members(uid):
+            yield from (key for key in self._pods.get(one, ()) if home is None or key.namespace == home)
 
     def group_of(self, uid: str) -> Object | None:
         """The workload's pod group; of several, the first that has not started; None if there is none."""

@@ -6,14 +6,11 @@ changes (`InformerCache` clears it). Fields of the project are not cached, becau
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any, Protocol
 
-from rowlock.errors import ApiError
 from rowlock.kinds import Kind
 from rowlock.objects import Object
 from rowlock.workloads import list_query, runai_json
@@ -24,8 +21,6 @@ from rowlock.workloads.phase import WorkloadStatus
 from rowlock.workloads.projects import Project
 from rowlock.workloads.runai_json import Workload
 from rowlock.workloads.submission import PRIORITIES
-
-_ROWS_PER_TURN = 64
 
 
 class RowSource(Protocol):
@@ -138,16 +133,3 @@ FIELDS: list_query.Readers[WorkloadRow] = {
     "idleAllocatedGpus": _idle_gpus,
 }
 """Field → how it is read from a row."""
-
-
-async def read_ahead(rows: Sequence[WorkloadRow]) -> None:
-    """Read all cached fields of these rows, so that the first list after a start is as fast as later ones; in small steps, to
-    let other tasks of the event loop run."""
-    for number, row in enumerate(rows, 1):
-        for name in _OF_THE_WORKLOAD:
-            with suppress(
-                KeyError, ApiError, ValueError, TypeError, AttributeError
-            ):  # deleted or malformed: the list reports it
-                FIELDS[name](row)
-        if number % _ROWS_PER_TURN == 0:
-            await asyncio.sleep(0)

@@ -57,8 +57,7 @@ def run_of_event(event: Object, pod_owners: Mapping[str, str], cache: InformerCa
         if (owner := pod_owners.get(uid)) is not None:
             return owner
         name = str(regarding.get("name") or "")
-        jobs = cache.jobs_named(str(regarding.get("namespace") or ""), name.rsplit("-", 2)[0])
-        return objects.uid(jobs[0]) if jobs else ""
+        return next(iter(cache.uids_named(str(regarding.get("namespace") or ""), name.rsplit("-", 2)[0])), "")
     return str(regarding.get("name") or "")[-36:] if kind == "PodGroup" else uid
 
 

@@ -15,7 +15,7 @@ from decimal import Decimal
 from rowlock.controllers.turn_budget import TurnBudget
 from rowlock.errors import ApiError
 from rowlock.rest.informers import InformerCache
-from rowlock.workloads.figures.gauges import read_gauges
+from rowlock.workloads.figures.gauges import nothing_held, read_gauges
 from rowlock.workloads.phase import TERMINAL
 
 log = logging.getLogger(__name__)
@@ -81,13 +81,13 @@ class UsageHistory:
                 self._steps.pop(uid, None)
 
     def _note(self, uid: str) -> None:
-        steps = self._steps.get(uid)
-        workload = self._cache.workload(uid) if steps is None or not steps.is_over else None
-        if workload is None:
+        steps, (pods, live) = self._steps.get(uid), self._cache.count_pods(uid)
+        if not self._cache.has_job(uid) or (steps is not None and steps.is_over):
             return
+        workload = self._cache.workload(uid) if live else None
         steps = self._steps.setdefault(uid, Steps())
         try:
-            steps.add(self._clock(), read_gauges(workload))
+            steps.add(self._clock(), read_gauges(workload) if workload else nothing_held(pods))
         except (
             ApiError,
             ValueError,

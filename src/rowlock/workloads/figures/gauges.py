@@ -30,6 +30,11 @@ POD_TYPES = (*MEASURED, "GPU_UTILIZATION_PER_GPU", "GPU_MEMORY_USAGE_BYTES_PER_G
 """Metric types of a pod. For pods with several GPUs only mean and sum are stored, so the types per GPU have no values."""
 
 
+def nothing_held(pods: int) -> tuple[Decimal, ...]:
+    """The values of `GAUGES` for a workload whose pods, so many, have all ended."""
+    return (Decimal(pods), *(Decimal(0),) * (len(GAUGES) - 1))
+
+
 def read_gauges(workload: Workload) -> tuple[Decimal, ...]:
     """The values of `GAUGES` now: counts, GPUs, cores, bytes."""
     holding = [
