@@ -6,7 +6,6 @@ that they cannot disagree with it. All amounts are in seconds; those of GPUs are
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -77,17 +76,25 @@ class Hours:
         """Add what a pod with so many GPUs held and did; `wasted`: seconds of the pod."""
         self.held += gpus * window.seconds(*hold)
         self.wasted += gpus * wasted
-        for begin, end, utilization, cores in steps:
-            seconds = gpus * window.seconds(max(begin, hold.begin), min(end, hold.end))
-            is_measured = not math.isnan(utilization)
-            if not is_measured and math.isnan(cores):
+        first, last = max(hold.begin, window.begin), min(hold.end, window.end)
+        measured = watched = used = idle = 0.0
+        for begin, end, utilization, cores in steps:  # a week may have millions: no calls in here
+            seconds = (end if end < last else last) - (begin if begin > first else first)
+            if seconds <= 0.0:
                 continue
-            self.watched += seconds
-            if is_measured:
-                self.measured += seconds
-                self.used += seconds * min(utilization, 100.0) / 100
-            if utilization < IDLE_PERCENT if is_measured else cores < IDLE_CORES:
-                self.idle += seconds
+            if utilization == utilization:  # it is not NaN
+                measured += seconds
+                used += seconds * (utilization if utilization < 100.0 else 100.0)
+                if utilization < IDLE_PERCENT:
+                    idle += seconds
+            elif cores == cores:
+                watched += seconds
+                if cores < IDLE_CORES:
+                    idle += seconds
+        self.measured += gpus * measured
+        self.watched += gpus * (measured + watched)
+        self.used += gpus * used / 100
+        self.idle += gpus * idle
 
 
 def hold_of(pod: Object, deleted: float | None, gone: float) -> HeldTime | None:
