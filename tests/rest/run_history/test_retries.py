@@ -122,6 +122,21 @@ def test_other_failures_of_a_job_without_rules_are_left_alone(monkeypatch: pytes
     play(check)
 
 
+@pytest.mark.parametrize("rules", [(), ('"exit:17:2"',)])
+def test_a_run_that_began_and_ended_in_one_second_is_judged_once(
+    monkeypatch: pytest.MonkeyPatch, rules: tuple[str, ...]
+) -> None:
+    """On a cluster, whose times are whole seconds, such a run stopped the server: it was judged again for ever."""
+
+    async def check() -> None:
+        server = Server(monkeypatch, *rules)
+        await server.see(failed(started=10.0, finished=10.0, code=17))
+        await server.see(failed(run=1, started=22.0, finished=22.0, code=17))
+        assert server.sentence == ("Retry 2 of 2: --retry-on exit:17:2." if rules else "") and not server.is_stopped
+
+    play(check)
+
+
 def test_each_attempt_is_judged_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ranks that lost the first one end later; they are of the same attempt, also if they are seen later."""
 

@@ -105,7 +105,8 @@ class Retries:
             ERRORS.report("the retries of a job", error, "its restarts go on")
 
     async def _judge(self, job: Object, looks: int) -> None:
-        """Judge all failures that were not judged yet, attempt by attempt. Raises ApiError."""
+        """Judge all failures that were not judged yet, attempt by attempt; each attempt ends later than the one before. A cluster counts whole
+        seconds: of attempts that begin and end within the second in which a judged one ended, none is judged. Raises ApiError."""
         assert self._diagnose is not None
         rules, decided = rules_of(job), decided_of(job)
         if rules is None:
@@ -114,7 +115,7 @@ class Retries:
         failures = [failure_from_dict(one) for incident in found["incidents"] for one in incident["deaths"]]
         before = decided
         while not decided.stops:
-            failures = [one for one in failures if one.started >= decided.at]
+            failures = [one for one in failures if one.started >= decided.at and one.finished > decided.at]
             attempt = _first_attempt(failures)
             if not attempt or is_requested_stop(attempt):
                 break
