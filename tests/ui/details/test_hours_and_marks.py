@@ -15,7 +15,7 @@ def test_hours_by_project_and_job(ui: Ui) -> None:
     ui.page.get_by_role("navigation", name="Pages").get_by_role("link", name="Hours").click()
     table = ui.page.get_by_role("table", name="GPU hours")
     expect(table.get_by_role("row", name="team-a")).to_be_visible()
-    ui.page.get_by_label("By", exact=True).select_option("job")
+    ui.page.get_by_role("combobox", name="By", exact=True).select_option("job")
     expect(table.get_by_role("row", name="counted")).to_contain_text("team-a")
     expect(ui.page.get_by_text("rowlock usage --by job --since 7d")).to_be_visible()
     ui.pictures("hours")
