@@ -84,7 +84,7 @@ class UsageHistory:
         steps, (pods, live) = self._steps.get(uid), self._cache.count_pods(uid)
         if not self._cache.has_job(uid) or (steps is not None and steps.is_over):
             return
-        workload = self._cache.workload(uid) if live else None
+        workload = self._cache.workload(uid) if live or not pods else None  # else nothing need be decoded
         steps = self._steps.setdefault(uid, Steps())
         try:
             steps.add(self._clock(), read_gauges(workload) if workload else nothing_held(pods))
