@@ -83,7 +83,7 @@ class Server:
         for one in self.failures:
             notes.failed_runs.setdefault(one.pod, {}).setdefault("main", {})[str(one.run)] = {}
         self.judge.consider(notes)
-        while self.judge._timers or self.judge._tasks:
+        while not self.judge._timers.are_idle:
             await asyncio.sleep(0.001)
 
     @property

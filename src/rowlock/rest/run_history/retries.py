@@ -5,13 +5,14 @@ Level, not edge: what was judged is on the job, so that a new server judges noth
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 from rowlock import kinds, objects
 from rowlock.api import Api, LogOptions, WriteOptions
+from rowlock.controllers.job_timers import JobTimers
 from rowlock.controllers.supervisor import ERRORS
 from rowlock.diagnosis.root_cause import RankFailure, failure_from_dict, is_requested_stop, root_cause
 from rowlock.errors import ApiError, Conflict, NotFound
@@ -52,8 +53,7 @@ class Retries:
         self._api, self._cache, self._diagnose = api, cache, diagnose
         self._seen: dict[str, frozenset[tuple[str, str, int]]] = {}
         """Uid of a job → its newest failed runs, as they were when it was looked at last."""
-        self._timers: dict[str, asyncio.TimerHandle] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._timers = JobTimers("the retries of a job")
 
     def consider(self, notes: RunNotes) -> None:
         """Look at a run whose notes have changed."""
@@ -72,23 +72,11 @@ class Retries:
 
     def stop(self) -> None:
         """Forget everything: this server records no longer, and another one does."""
-        for timer in self._timers.values():
-            timer.cancel()
-        for task in self._tasks:
-            task.cancel()
-        self._timers.clear()
+        self._timers.stop()
         self._seen.clear()
 
     def _look_soon(self, uid: str, delay: float, looks: int = 1) -> None:
-        if timer := self._timers.pop(uid, None):
-            timer.cancel()
-        self._timers[uid] = asyncio.get_running_loop().call_later(delay, self._begin_look, uid, looks)
-
-    def _begin_look(self, uid: str, looks: int) -> None:
-        self._timers.pop(uid, None)
-        task = asyncio.create_task(self._look(uid, looks), name="the retries of a job")
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._timers.look_in(delay, uid, partial(self._look, uid, looks))
 
     async def _look(self, uid: str, looks: int) -> None:
         job = self._cache.job(uid)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import sqlite3
 from collections.abc import Callable
+from functools import partial
 
 from rowlock import kinds, objects
 from rowlock.api import Api, WriteOptions
 from rowlock.archive import database
 from rowlock.archive.archive import Archive
 from rowlock.archive.database import UnusableArchive
+from rowlock.controllers.job_timers import JobTimers
 from rowlock.controllers.supervisor import ERRORS
 from rowlock.controllers.turn_budget import OnePerTurn
 from rowlock.errors import ApiError, Conflict, NotFound
@@ -31,7 +32,7 @@ from rowlock.workloads.run_options.start_order import (
 
 log = logging.getLogger(__name__)
 
-_RETRY, _LONGEST_SLEEP = 5.0, 86_400.0
+_RETRY = 5.0
 _OPTIONS = WriteOptions(manager="rowlock")
 
 
@@ -45,8 +46,7 @@ class StartOrders:
         self._followers: dict[str, set[str]] = {}
         """The same from the other end."""
         self._turns = OnePerTurn()
-        self._timers: dict[str, asyncio.TimerHandle] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._timers = JobTimers("the order of jobs")
 
     def consider(self, notes: RunNotes) -> None:
         """Look at a run whose notes have changed: it waits, or others may wait for its end."""
@@ -59,11 +59,7 @@ class StartOrders:
 
     def stop(self) -> None:
         """Forget everything: this server records no longer, and another one does."""
-        for timer in self._timers.values():
-            timer.cancel()
-        for task in self._tasks:
-            task.cancel()
-        self._timers.clear()
+        self._timers.stop()
         self._waiting.clear()
         self._followers.clear()
 
@@ -82,15 +78,7 @@ class StartOrders:
         return True
 
     def _look_soon(self, uid: str, delay: float = 0.0) -> None:
-        if timer := self._timers.pop(uid, None):
-            timer.cancel()
-        self._timers[uid] = asyncio.get_running_loop().call_later(min(delay, _LONGEST_SLEEP), self._begin_look, uid)
-
-    def _begin_look(self, uid: str) -> None:
-        self._timers.pop(uid, None)
-        task = asyncio.create_task(self._look(uid), name="the order of jobs")
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._timers.look_in(delay, uid, partial(self._look, uid))
 
     async def _look(self, uid: str) -> None:
         await self._turns.wait()  # thousands may wait for the same one

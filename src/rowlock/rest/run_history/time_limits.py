@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable
+from functools import partial
 
 from rowlock import kinds, objects
 from rowlock.api import Api, WriteOptions
+from rowlock.controllers.job_timers import JobTimers
 from rowlock.controllers.turn_budget import OnePerTurn
 from rowlock.errors import ApiError, Conflict, NotFound
 from rowlock.objects import Object
@@ -16,7 +17,7 @@ from rowlock.workloads.run_options.time_limit import end_patch, end_reason, max_
 
 log = logging.getLogger(__name__)
 
-_RETRY, _LONGEST_SLEEP = 5.0, 86_400.0
+_RETRY = 5.0
 _OPTIONS = WriteOptions(manager="rowlock")
 _COUNTED = frozenset({"Running", "Degraded"})
 
@@ -26,41 +27,31 @@ class TimeLimits:
 
     def __init__(self, api: Api, clock: Callable[[], float]) -> None:
         self._api, self._clock = api, clock
-        self._timers: dict[str, asyncio.TimerHandle] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._timers = JobTimers("the end of a job")
         self._turns = OnePerTurn()
 
     def consider(self, notes: RunNotes) -> None:
         """Set, move or remove the timer of a run whose notes have changed."""
-        if timer := self._timers.pop(notes.record.uid, None):
-            timer.cancel()
+        self._timers.forget(notes.record.uid)
         job = notes.job
         if job is not None and not end_reason(job) and (left := self._seconds_left(notes, job)) is not None:
             self._set_timer(notes, left)
 
     def stop(self) -> None:
         """Forget all timers: this server records no longer, and another one does."""
-        for timer in self._timers.values():
-            timer.cancel()
-        for task in self._tasks:
-            task.cancel()
-        self._timers.clear()
+        self._timers.stop()
 
     def _set_timer(self, notes: RunNotes, seconds: float) -> None:
-        delay = min(max(0.0, seconds), _LONGEST_SLEEP)
-        self._timers[notes.record.uid] = asyncio.get_running_loop().call_later(delay, self._look, notes)
+        self._timers.look_in(seconds, notes.record.uid, partial(self._look, notes))
 
-    def _look(self, notes: RunNotes) -> None:
-        self._timers.pop(notes.record.uid, None)
+    async def _look(self, notes: RunNotes) -> None:
         job = notes.job
         if job is None or (left := self._seconds_left(notes, job)) is None:
             return
         if left > 0:
             self._set_timer(notes, left)
             return
-        task = asyncio.create_task(self._end(notes, job), name="the end of a job")
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        await self._end(notes, job)
 
     def _seconds_left(self, notes: RunNotes, job: Object) -> float | None:
         """How long the job may still run; None if it has no limit or does not run now."""
