@@ -118,7 +118,13 @@ def test_projects_clusters_and_nodes(platform: Platform) -> None:
     projects = platform.api("ProjectsApi").get_projects(filter_by=[f"name=={platform.project['name']}"])
     assert [p["id"] for p in projects.data["projects"]] == [platform.project["id"]]
     assert [c["uuid"] for c in platform.api("ClustersApi").get_clusters().data] == [platform.cluster]
-    nodes = platform.api("NodesApi").get_tenant_nodes(filter_by=[f"name=={name}"]).data["nodes"]
+    tenant_nodes = platform.api("NodesApi").get_tenant_nodes
+    until(
+        lambda: tenant_nodes(filter_by=[f"name=={name}"]).data["nodes"],
+        "the platform shows the cluster's new node",
+        every=0.1,
+    )
+    nodes = tenant_nodes(filter_by=[f"name=={name}"]).data["nodes"]
     assert [runai.models.Node.from_dict(node).name for node in nodes] == [name]
     same = platform.api("NodesApi").get_nodes(platform.cluster, node_name=name).data["nodes"]
     # a real cluster taints a new node, and takes the taint off, between the two answers

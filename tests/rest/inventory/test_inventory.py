@@ -12,6 +12,8 @@ from rowlock import kinds
 from rowlock.kinds import Kind
 from rowlock.objects import Key, Object
 from rowlock.rest.cluster_view.reflector import Reflector
+from rowlock.rest.informers import InformerCache
+from rowlock.rest.visible_cache import VisibleCache
 
 NODES = "/runai/api/v1/nodes"
 
@@ -270,6 +272,16 @@ def test_a_node_pool_is_a_label_of_its_nodes(world: World) -> None:
     assert world.client.delete(f"{POOLS}/rack-b").status_code == 202
     assert world.client.get(f"{POOLS}/rack-b").status_code == 404
     assert world.client.get(NODES, params={"filterBy": "name==node-3"}).json()["nodes"][0]["nodePool"] == "default"
+
+
+def test_a_pool_of_a_node_that_the_watch_has_not_sent_yet(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.create(kinds.NODE, {**node("node-9", 0), "metadata": {"name": "node-9", "labels": {"rack": "c"}}})
+    with monkeypatch.context() as lag:  # as on a real cluster in the first milliseconds after a node was labelled
+        lag.setattr(InformerCache, "nodes", lambda _: ())
+        lag.setattr(VisibleCache, "nodes", lambda _: ())
+        made = world.client.post(POOLS, json={"name": "rack-c", "labelKey": "rack", "labelValue": "c"})
+        assert made.status_code == 201, made.text
+    assert world.client.get(f"{POOLS}/rack-c").json()["nodes"] == ["node-9"]
 
 
 @pytest.mark.parametrize(

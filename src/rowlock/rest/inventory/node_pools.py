@@ -98,7 +98,8 @@ async def update(call: RestCall) -> Any:
 
 
 async def _apply(call: RestCall, request: NodePoolRequest) -> dict[str, Any]:
-    nodes = sorted(call.context.cache.nodes(), key=objects.name)
+    # from the API server: the watch of a real cluster may not have sent a node that was labelled just before this request
+    nodes = sorted((await call.context.api.list(kinds.NODE)).items, key=objects.name)
     chosen = [node for node in nodes if request.selects(node)]
     if not chosen:
         message = f"no node has the label {request.label_key}={request.label_value}: label the nodes first."
