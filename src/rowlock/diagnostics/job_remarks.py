@@ -23,7 +23,8 @@ from rowlock.workloads.pods import rank_label, replica_index, sort_by_rank
 
 log = logging.getLogger("rowlock.diagnostics")
 
-_COLLECT_SECONDS = 0.05
+_COLLECT_SECONDS, _READ_INTERVAL = 0.05, 0.25
+"""Seconds for which ended jobs are collected before their logs are read: the least, and from one read to the next."""
 
 
 @dataclass(slots=True)
@@ -65,6 +66,8 @@ class JobRemarks:
         self._unread: dict[str, _EndedJob] = {}
         self._being_read: dict[str, _EndedJob] = {}
         self._reading: asyncio.Task[None] | None = None
+        self._last_read = -_READ_INTERVAL
+        """When the event loop's clock showed the end of the last read."""
 
     def handle_good_exit(self, job: Object, pod: Object, container: str, run: Run) -> None:
         """Check the control group of a program that exited with 0, and queue the logs of its job's ranks once the last has ended."""
@@ -100,7 +103,8 @@ class JobRemarks:
 
     async def _read_logs(self) -> None:
         """Read the queued logs in one thread call: with many short jobs, a call for each would cost more than the reading."""
-        await asyncio.sleep(_COLLECT_SECONDS)
+        since_last_read = asyncio.get_running_loop().time() - self._last_read
+        await asyncio.sleep(max(_COLLECT_SECONDS, _READ_INTERVAL - since_last_read))
         self._being_read, self._unread = self._unread, {}
         try:
             for job, found in await asyncio.to_thread(_remarks_of_jobs, list(self._being_read.values())):
@@ -108,6 +112,7 @@ class JobRemarks:
                     self.add(job, remark)
         finally:
             self._being_read, self._reading = {}, None
+            self._last_read = asyncio.get_running_loop().time()
         self._read_soon()
 
     def add(self, job: Object, remark: Remark) -> None:

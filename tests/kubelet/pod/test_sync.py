@@ -167,6 +167,10 @@ def test_a_pods_object_is_read_once_and_anew_when_it_is_another_one() -> None:
     spec = state.spec_of(first)
     assert state.spec_of(first) is spec and spec == parse_pod_spec(first)
     assert state.spec_of(second).restart_policy == "Always" and len(state.spec_of(second).containers) == 2
+    later = {**second, "status": {"phase": "Running"}}
+    assert state.spec_of(later) == parse_pod_spec(later), "containers of an unchanged spec are not parsed again"
+    changed = {**later, "spec": {**later["spec"], "containers": later["spec"]["containers"][:1]}}
+    assert state.spec_of(changed) == parse_pod_spec(changed)
     assert not hasattr(spec, "__dict__") and not hasattr(spec.containers[0], "__dict__"), "a thousand pods are kept"
     labelled = pod(labels={"a": "b"}, spec={"volumes": [{"name": "v"}]})
     read = parse_pod_spec(labelled)

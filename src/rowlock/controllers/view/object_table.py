@@ -8,7 +8,7 @@ stays decoded once it was read, and so does what an unfinished workload owns: it
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any, overload
 
@@ -24,6 +24,7 @@ ENDING_KINDS = frozenset({kinds.POD, *kinds.WORKLOADS})
 _LEFT_BEHIND = frozenset({kinds.EVENT, kinds.SERVICE, kinds.SECRET, kinds.CONFIG_MAP, kinds.POD_GROUP})
 _ENDS = frozenset({"Succeeded", "Failed", "Complete", "Completed"})
 """Phases and conditions of pods and jobs that have ended."""
+_NO_UIDS = frozenset[str]()
 
 decode = msgspec.json.Decoder(Object).decode
 encode = msgspec.json.Encoder().encode
@@ -69,10 +70,15 @@ def has_ended(kind: Kind, obj: Object) -> bool:
     """Whether this is a pod or a job that has ended."""
     if kind not in ENDING_KINDS:
         return False
+    status = obj.get("status")
+    if not isinstance(status, dict):
+        return False
     if kind is kinds.POD:
-        return str(objects.dig(obj, "status.phase")) in _ENDS
-    conditions = objects.dig(obj, "status.conditions") or ()
-    return any(objects.dig(one, "status") == "True" and str(objects.dig(one, "type")) in _ENDS for one in conditions)
+        return str(status.get("phase")) in _ENDS
+    conditions = status.get("conditions")
+    return isinstance(conditions, list) and any(
+        isinstance(one, dict) and one.get("status") == "True" and str(one.get("type")) in _ENDS for one in conditions
+    )
 
 
 def fields_of_seldom_read(kind: Kind, encoded: bytes) -> dict[str, Any] | None:
@@ -89,10 +95,10 @@ def fields_of_seldom_read(kind: Kind, encoded: bytes) -> dict[str, Any] | None:
     return msgspec.structs.asdict(found.metadata) if is_seldom_read(kind, {"status": status}) else None
 
 
-def owner_uids(meta: dict[str, Any]) -> set[str]:
+def owner_uids(meta: dict[str, Any]) -> Set[str]:
     """The uids of an object's owners. What a real cluster sends need not be well-formed."""
     owners = meta.get("ownerReferences")
-    return {str(objects.dig(owner, "uid")) for owner in owners} if isinstance(owners, list) else set()
+    return {str(objects.dig(owner, "uid")) for owner in owners} if isinstance(owners, list) else _NO_UIDS
 
 
 @dataclass(slots=True, eq=False)
@@ -163,12 +169,14 @@ class DecodedObjects:
     def put(self, table: ObjectTable, name: str, obj: Object) -> None:
         """Keep `obj` in its table, decoded: for ever, or until newer ones have taken its place."""
         table.decoded[name] = obj
-        entry = table, name
-        is_over = has_ended(table.kind, obj)
-        (table.ended.add if is_over else table.ended.discard)(name)
-        if not (is_over or table.kind in _LEFT_BEHIND) or not self._unfinished.isdisjoint(
-            owner_uids(objects.meta(obj))
-        ):
+        kind, entry = table.kind, (table, name)
+        is_dropped = kind in _LEFT_BEHIND
+        if kind in ENDING_KINDS:
+            is_dropped = has_ended(kind, obj)
+            (table.ended.add if is_dropped else table.ended.discard)(name)
+        elif not is_dropped:
+            return
+        if not is_dropped or not self._unfinished.isdisjoint(owner_uids(objects.meta(obj))):
             self._entries.pop(entry, None)
             return
         self._entries[entry] = None

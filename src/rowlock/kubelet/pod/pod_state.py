@@ -75,7 +75,7 @@ class PodState:
         machine has thousands of them, and they are looked at seldom."""
         if self.spec is not None and self.spec.object is pod:
             return self.spec
-        spec = parse_pod_spec(pod)
+        spec = parse_pod_spec(pod, self.spec)
         if phase(pod) not in FINAL_PHASES or any(self.live_runs()):
             self.spec = spec
         return spec

@@ -223,12 +223,16 @@ class PodSpec:
         return f"{self.name}_{self.namespace}({self.uid})"
 
 
-def parse_pod_spec(pod: Object) -> PodSpec:
-    """Reads a pod that the API server has admitted."""
+def parse_pod_spec(pod: Object, earlier: PodSpec | None = None) -> PodSpec:
+    """Reads a pod that the API server has admitted. `earlier`: the same pod at an earlier resourceVersion; containers that have not
+    changed since are taken from there."""
     metadata, spec = meta(pod), pod.get("spec") or {}
-    inits = tuple(parse_container(c, "initContainers") for c in spec.get("initContainers") or ())
-    mains = tuple(parse_container(c) for c in spec.get("containers") or ())
-    ephemerals = tuple(parse_container(c, "ephemeralContainers") for c in spec.get("ephemeralContainers") or ())
+    if earlier is not None and earlier.object.get("spec") is spec:
+        inits, mains, ephemerals = earlier.init_containers, earlier.main_containers, earlier.ephemeral_containers
+    else:
+        inits = tuple(parse_container(c, "initContainers") for c in spec.get("initContainers") or ())
+        mains = tuple(parse_container(c) for c in spec.get("containers") or ())
+        ephemerals = tuple(parse_container(c, "ephemeralContainers") for c in spec.get("ephemeralContainers") or ())
     name, grace = str(metadata.get("name") or ""), spec.get("terminationGracePeriodSeconds")
     deadline, deletion = spec.get("activeDeadlineSeconds"), metadata.get("deletionTimestamp")
     reported, owner = _parse_status(pod.get("status") or {}), controller_of(pod) or {}
