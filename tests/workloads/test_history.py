@@ -47,6 +47,70 @@ def test_events_of_a_job_its_pods_and_its_group_are_its_own() -> None:
     assert events_of(workload, [*others, *reversed(own)]) == own
 
 
+def names_told(job: Object, told: list[Object], *parts: str) -> list[str]:
+    workload = Workload(job, (), None, cast(Project, None), "cluster", part_uids=parts)
+    return [str(one["involvedObject"]["name"]) for one in events_of(workload, told)]
+
+
+def made(maker: str, uid: str, pod: str, time: str = "2026-01-01T00:00:20Z") -> Object:
+    return {**event("Job", maker, uid, time), "reason": "SuccessfulCreate", "message": f"Created pod: {pod}"}
+
+
+def test_pods_of_a_batch_job_are_found_when_they_are_gone() -> None:
+    """A suspended Job has no pods any more: what its kubelets said of their ends was found for no Job."""
+    plain = {**JOB, "apiVersion": "batch/v1", "kind": "Job", "spec": {"completionMode": "NonIndexed"}}
+    indexed = {**plain, "spec": {"completionMode": "Indexed"}}
+    of_plain = [event("Pod", "a-bcdfg"), event("Pod", "a-b2456")]
+    of_indexed = [event("Pod", "a-0-bcdfg"), event("Pod", "a-10-bcdfg")]
+    others = [event("Pod", name) for name in ("a-b-bcdfg", "a-0-1-bcdfg", "aa-bcdfg", "a-worker-0", "a-bcdfa", "a")]
+    others += [event("Pod", name, time=OTHERS_BEFORE) for name in ("a-bcdfg", "a-0-bcdfg")]
+    assert names_told(plain, [*of_plain, *of_indexed, *others]) == ["a-bcdfg", "a-b2456"]
+    assert names_told(indexed, [*of_plain, *of_indexed, *others]) == ["a-0-bcdfg", "a-10-bcdfg"]
+    long = "n" * 63
+    head = {**JOB["metadata"], "name": long}
+    cut = [event("Pod", f"{long[:58]}bcdfg"), event("Pod", f"{long[:55]}-3-bcdfg")]
+    assert names_told({**plain, "metadata": head}, cut) == [f"{long[:58]}bcdfg"]
+    assert names_told({**indexed, "metadata": head}, cut) == [f"{long[:55]}-3-bcdfg"]
+
+
+def test_the_maker_of_a_pod_says_whose_it_is() -> None:
+    """The Indexed Job `a` and the Job `a-0` make pods of like names."""
+    indexed = {**JOB, "apiVersion": "batch/v1", "kind": "Job", "spec": {"completionMode": "Indexed"}}
+    told = [made("a-0", "other", "a-0-bcdfg"), made("a", "job", "a-0-22222"), made("a", "earlier", "a-0-44444")]
+    told += [event("Pod", f"a-0-{random}") for random in ("bcdfg", "22222", "44444", "55555")]
+    assert names_told(indexed, told) == ["a", "a-0-22222", "a-0-55555"]
+
+
+def test_pods_and_jobs_of_a_set_are_found_when_they_are_gone() -> None:
+    """A restart deletes the Jobs of a set, a deadline the JobSet of a TrainJob."""
+    replicated: list[dict[str, Any]] = [
+        {"name": "w"},
+        {"name": "w-x", "template": {"spec": {"completionMode": "NonIndexed"}}},
+    ]
+    job_set = {
+        **JOB,
+        "apiVersion": "jobset.x-k8s.io/v1alpha2",
+        "kind": "JobSet",
+        "spec": {"replicatedJobs": replicated},
+    }
+    told = [
+        event("Pod", "a-w-0-1-bcdfg"),
+        event("Pod", "a-w-x-3-bcdfg"),
+        event("Job", "a-w-0", "deleted"),
+        {**event("JobSet", "a", "deleted"), "eventTime": "2026-01-01T00:00:10.5Z", "lastTimestamp": None},
+    ]
+    others = [
+        event("Pod", name)
+        for name in ("a-v-0-1-bcdfg", "a-w-y-1-bcdfg", "a-worker-0", "w-0-1-bcdfg", "a-bcdfg", "a-0-bcdfg")
+    ]
+    others += [event("Job", "a-v-0"), event("Job", "w-0"), event("Job", "a"), event("Job", "a-w-0", time=OTHERS_BEFORE)]
+    others += [made("a-w-y", "other", "a-w-0-2-bcdfg"), event("Pod", "a-w-0-2-bcdfg")]
+    assert names_told(job_set, [*others, *told]) == ["a-w-0-1-bcdfg", "a-w-x-3-bcdfg", "a-w-0"]
+    status = {"jobsStatus": [{"name": "w"}, {"name": "w-x"}]}
+    train_job = {**JOB, "apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "spec": {}, "status": status}
+    assert names_told(train_job, [*others, *told]) == ["a", "a-w-0-1-bcdfg", "a-w-x-3-bcdfg", "a-w-0"]
+
+
 def test_what_stands_between_a_set_and_its_pods_tells_why_there_are_none() -> None:
     """A TrainJob has no pods when its JobSet or a Job is refused something: the newest refusal of the innermost one is the reason."""
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from rowlock import objects
 from rowlock.answers import workloads as answers
+from rowlock.kinds import BATCH_JOB, JOB_SET, TRAIN_JOB
 from rowlock.objects import Object
-from rowlock.workloads.frameworks import ROLES, has_jobs, is_suspended
+from rowlock.training.batch_job.template import pod_name_prefix
+from rowlock.workloads.frameworks import ROLES, has_jobs, is_set, is_suspended
 from rowlock.workloads.phase import (
     EARLY_STOP_ANNOTATION,
     STARTED_BY_ANNOTATION,
@@ -19,6 +22,7 @@ from rowlock.workloads.phase import (
     retry_sentence,
     waiting_step,
 )
+from rowlock.workloads.pods import has_ranked_pods
 from rowlock.workloads.run_options.retries import decided_sentence
 from rowlock.workloads.run_options.start_order import order_sentence
 from rowlock.workloads.run_options.time_limit import end_reason
@@ -36,6 +40,9 @@ _STOPPED = "Stopped"
 _LONGEST_REASON = 300
 """Characters of what an annotation says."""
 _GOOD_END = "It completed; no rank failed."
+_SECONDS = len("2026-01-01T00:00:00")
+"""Characters of a time in whole seconds, as most events have it."""
+_RANDOM_END = re.compile(r"[bcdfghjklmnpqrstvwxz2456789]{5}\Z")
 _ROLES = frozenset(role.lower() for role in ROLES)
 
 
@@ -52,7 +59,7 @@ def event_time(event: Object) -> str:
 
 def event_order(event: Object) -> tuple[str, int]:
     """Sort key: the time in whole seconds, as most events have, then the order of writes."""
-    return event_time(event)[:19], objects.revision(event)
+    return event_time(event)[:_SECONDS], objects.revision(event)
 
 
 def tells_failed_create(event: Object) -> bool:
@@ -62,24 +69,78 @@ def tells_failed_create(event: Object) -> bool:
 
 
 def events_of(workload: Workload, events: Iterable[Object]) -> list[Object]:
-    """The events about the job, its parts, its pods (deleted ones by name) or its pod group, oldest first. There may be ten thousand."""
-    job, name, namespace = workload.job, objects.name(workload.job), objects.namespace(workload.job)
+    """The events about the job, its parts, its pods (those that are gone by name) or its pod group, oldest first. There may be ten thousand."""
+    job, namespace = workload.job, objects.namespace(workload.job)
     uids = {uid for uid in (objects.uid(job), *workload.part_uids, *map(objects.uid, workload.pods)) if uid}
-    pod_group, created = f"pg-{name}-{objects.uid(job)}", str(objects.meta(job).get("creationTimestamp") or "")
+    pod_group = f"pg-{objects.name(job)}-{objects.uid(job)}"
+    there = [e for e in events if (e.get("involvedObject") or {}).get("namespace") == namespace]
+    names = _GoneNames(job, uids, there)
     found = []
-    for event in events:
-        regarding = event.get("involvedObject") or {}
-        if regarding.get("namespace") != namespace:
-            continue
+    for event in there:
+        regarding = event["involvedObject"]
         kind, about = regarding.get("kind"), str(regarding.get("name") or "")
         if (
             regarding.get("uid") in uids
             or (kind == "PodGroup" and about == pod_group)
-            or (kind == "Pod" and _is_replica_name(about, name) and event_time(event) >= created)
+            or (names.include(kind, about) and names.are_since(event))
         ):
             found.append(event)
     told = {sentence for e in found if (sentence := wait_sentence(e))}
     return sorted((e for e in found if not is_echo(e, told)), key=event_order)
+
+
+class _GoneNames:
+    """Names of what a job had made and is gone: its pods; of a set also its Jobs, of a TrainJob its JobSet. Events are kept longer than
+    these objects, and name them."""
+
+    def __init__(self, job: Object, uids: Collection[str], events: Iterable[Object]) -> None:
+        """`uids`: those of the job and of its parts. `events`: of its namespace; those of Jobs tell which pods they have made."""
+        self._job, self._name = job, objects.name(job)
+        self._created = str(objects.meta(job).get("creationTimestamp") or "")[:_SECONDS]
+        self._pods: dict[str, bool] = {}
+        """Pod → whether this job has made it."""
+        replicated = objects.dig(job, "spec.replicatedJobs", None) or objects.dig(job, "status.jobsStatus", None) or ()
+        self._roles = {str(one.get("name")) for one in replicated} if is_set(job) else set()
+        """A set's replicated jobs. A TrainJob whose JobSet is gone has them in its status."""
+        for event in events if has_jobs(job) else ():
+            regarding = event["involvedObject"]
+            if event.get("reason") == "SuccessfulCreate" and regarding.get("kind") == BATCH_JOB.name:
+                is_own = regarding.get("uid") in uids or self._is_job_of_set(str(regarding.get("name") or ""))
+                self._pods[str(event.get("message")).partition("Created pod: ")[2]] = is_own and self.are_since(event)
+
+    def are_since(self, event: Object) -> bool:
+        """Whether the event is not older than the job: what an earlier job of its name had made may have had the same names."""
+        return event_time(event)[:_SECONDS] >= self._created
+
+    def include(self, kind: Any, about: str) -> bool:
+        """Whether an object of this kind and name is one of them."""
+        if kind == JOB_SET.name:
+            return self._job.get("kind") == TRAIN_JOB.name and about == self._name
+        if kind == BATCH_JOB.name:
+            return self._is_job_of_set(about)
+        if kind != "Pod" or not has_jobs(self._job):
+            return kind == "Pod" and _is_replica_name(about, self._name)
+        return self._pods[about] if about in self._pods else self._is_pod_name(about)
+
+    def _is_job_of_set(self, about: str) -> bool:
+        """Whether a Job of this name is the set's: `<set>-<replicated job>-<number>`."""
+        head, end = f"{self._name}-", about[len(self._name) + 1 :]
+        role, _, number = end.rpartition("-")
+        return about.startswith(head) and role in self._roles and objects.is_digits(number)
+
+    def _is_pod_name(self, about: str) -> bool:
+        """Whether a pod of this name may be the job's: `<Job>-<index>-<random>`, or without the index."""
+        if not _RANDOM_END.search(about):
+            return False
+        prefix = about[:-5]
+        stem, _, number = prefix.removesuffix("-").rpartition("-")
+        if is_set(self._job):
+            return self._is_job_of_set(prefix.removesuffix("-")) or (
+                objects.is_digits(number) and self._is_job_of_set(stem)
+            )
+        if not has_ranked_pods(self._job):
+            return prefix == pod_name_prefix(self._name, None)
+        return objects.is_digits(number) and prefix == pod_name_prefix(self._name, int(number))
 
 
 def count_repeats(events: Iterable[Object]) -> list[Object]:

@@ -119,6 +119,9 @@ def test_rowlocks_commands_show_a_job_as_a_workload_with_ranks(machine: Cluster)
     assert machine.run("rowlock", "exec", "shown", "--rank", "1", "--", "printenv", "JOB_COMPLETION_INDEX") == "1\n"
     machine.run("rowlock", "suspend", "shown")
     machine.until(lambda: "Suspended" in conditions(machine, "shown"), "the Job to be suspended")
+    machine.until(lambda: not pods_of(machine, "shown"), "the pods to go")
+    ends = "was stopped (suspend: its job was suspended)"
+    machine.until(lambda: machine.run("rowlock", "why", "shown").count(ends) == 2, "the ends of its pods to be told")
     machine.run("rowlock", "wait", "waits", "--for", "running", "--timeout", "60s")
     machine.run("rowlock", "delete", "waits")
     machine.run("rowlock", "resume", "shown")

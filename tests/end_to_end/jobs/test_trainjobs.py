@@ -99,6 +99,8 @@ def test_a_jobset_numbers_the_ranks_of_all_its_jobs(machine: Cluster, tmp_path: 
     assert machine.run("rowlock", "exec", "ranks", "--rank", "3", "--", "hostname") == "ranks-w-1-1\n"
     machine.run("rowlock", "suspend", "ranks")
     machine.until(lambda: listed(machine)["ranks"] == "Stopped", "it to be stopped", 120)
+    ends = "was stopped (suspend: its job was suspended)"
+    machine.until(lambda: machine.run("rowlock", "why", "ranks").count(ends) == 4, "the ends of its pods to be told")
     machine.run("rowlock", "resume", "ranks")
     machine.run("rowlock", "wait", "ranks", "--for", "running", "--timeout", "120s")
     for name in ("ranks", "roles"):

@@ -300,8 +300,8 @@ class RunRecorder:
 
     def _note_pod_gone(self, notes: RunNotes, uid: str, now: float) -> None:
         pod = notes.pods.pop(uid)
-        notes.end_lives(pod, now)
-        self._pod_owners.pop(uid, None)
+        notes.end_lives(pod, now)  # its last events may still come
+        asyncio.get_running_loop().call_later(_LINGER, self._pod_owners.pop, uid, None)
         notes.note_pod(uid, pod, now)
 
     def _note_missed_end(self, notes: RunNotes, job: Object, now: float) -> None:

@@ -31,25 +31,31 @@ def build_pod(job: BatchJob, index: int | None = None, replaced: Object | None =
     template_meta, spec = template.get("metadata") or {}, dict(template.get("spec") or {})
     labels, annotations = (dict(template_meta.get(key) or {}) for key in ("labels", "annotations"))
     labels = {k: v for k, v in labels_of(job.object).items() if k in SCHEDULING_LABELS} | labels
-    name_prefix = f"{job.name}-"
     if index is not None:
         labels[INDEX_KEY] = annotations[INDEX_KEY] = str(index)
         spec["hostname"] = f"{job.name}-{index}"
         for field in ("containers", "initContainers"):
             if spec.get(field):
                 spec[field] = [_with_index_variable(container) for container in spec[field]]
-        name_end = f"-{index}-"
-        name_prefix = job.name[: _PREFIX_LENGTH - len(name_end)] + name_end
         if job.limit_per_index is not None:
             annotations |= _failure_counts(job, replaced)
     finalizers = [*(template_meta.get("finalizers") or ())]
     if TRACKING_FINALIZER not in finalizers:
         finalizers.append(TRACKING_FINALIZER)
+    name_prefix = pod_name_prefix(job.name, index)
     metadata: dict[str, Any] = {"generateName": name_prefix, "namespace": job.namespace, "labels": labels}
     if annotations:
         metadata["annotations"] = annotations
     metadata |= {"finalizers": finalizers, "ownerReferences": [owner_reference(job.object)]}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
+def pod_name_prefix(job: str, index: int | None) -> str:
+    """What the name of a Job's pod begins with; five random characters follow. `index`: None in a Job that is not Indexed."""
+    if index is None:
+        return f"{job}-"[:_PREFIX_LENGTH]
+    name_end = f"-{index}-"
+    return job[: _PREFIX_LENGTH - len(name_end)] + name_end
 
 
 def _with_index_variable(container: Object) -> Object:
