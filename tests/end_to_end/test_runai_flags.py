@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 import subprocess
+import sys
 
 import pytest
 from tests.end_to_end.cluster import Cluster
@@ -42,6 +45,46 @@ def test_what_flags_ask_for_is_in_the_pod(cluster: Cluster) -> None:
     cluster.run("runai", "delete", "job", "t1")
     claims = cluster.api("GET", "/api/v1/namespaces/runai-default/persistentvolumeclaims")["items"]
     assert [c["metadata"]["name"] for c in claims] == ["results"]
+
+
+FILLS = """import os
+disk = os.statvfs("/dev/shm")
+print("MiB:", disk.f_blocks * disk.f_frsize >> 20)
+with open("/dev/shm/batch", "wb", buffering=0) as batch:
+    for _ in range(80):
+        batch.write(bytes(1 << 20))
+print("80 MiB written")
+"""
+
+
+def test_a_job_that_asks_for_a_large_dev_shm_can_fill_more_than_the_default(cluster: Cluster) -> None:
+    def said_by(name: str) -> list[str]:
+        return [line.removeprefix("[rank 0] ") for line in cluster.run("rowlock", "logs", name).splitlines()]
+
+    cluster.up()
+    program = [sys.executable, "-c", FILLS]
+    v1 = ["runai", "submit", "--image", "rowlock.dev/host", "--memory-limit", "200Mi"]
+    v2 = ["runai", "training", "submit", "--image", "rowlock.dev/host", "--cpu-memory-limit", "200Mi"]
+    cluster.run(*v1, "v1", "--large-shm", "--command", "--", *program)
+    cluster.run(*v2, "v2", "--large-shm", "--command", "--", *program)
+    cluster.run(*v1, "default", "--backoff-limit", "0", "--command", "--", *program)
+    cluster.run("rowlock", "run", "-d", "--name", "run", "--", *program)
+    spec = {
+        "image": "rowlock.dev/host", "command": shlex.join(program),
+        "compute": {"cpuMemoryLimit": "200Mi", "largeShmRequest": True},
+    }  # fmt: skip
+    project = cluster.api("GET", "/api/v1/org-unit/projects")["projects"][0]
+    place = {"projectId": project["id"], "clusterId": cluster.api("GET", "/api/v1/clusters")[0]["uuid"]}
+    cluster.api("POST", "/api/v1/workloads/trainings", {"name": "rest", **place, "spec": spec})
+    for name in ("v1", "v2", "rest", "run"):
+        cluster.run("rowlock", "wait", name, "--timeout", "60s")
+    for name in ("v1", "v2", "rest"):
+        assert said_by(name) == ["MiB: 200", "80 MiB written"], name
+    half = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 21
+    size, written = said_by("run")
+    assert abs(int(size.partition(": ")[2]) - half) <= 1 and written == "80 MiB written"
+    cluster.run("rowlock", "wait", "default", "--timeout", "60s", code=1)
+    assert said_by("default")[0] == "MiB: 64" and "No space left on device" in said_by("default")[-1]
 
 
 def test_attach_reaches_the_program(cluster: Cluster) -> None:
