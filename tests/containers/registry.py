@@ -28,11 +28,11 @@ HOST = f"127.0.0.1:{PORT}"
 USER, PASSWORD = "rower", "open sesame"
 HTPASSWD = f"{USER}:$2b$04$2HOl2DPrxTRt3jiLMfaRPek20pXM6zA2lhEyOr7enVyhLWQXcMoHy\n"
 """PASSWORD as bcrypt has it."""
-_PATIENCE = 30.0
+_PATIENCE, _BUILD_SECONDS = 30.0, 900.0
 
 
 def program() -> Path:
-    """The registry, built if need be; skips the test where it cannot be."""
+    """The registry, built if need be (minutes on a slow machine); skips the test where it cannot be."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     made = cache / "rowlock" / "registry" / VERSION / "registry"
     if made.exists():
@@ -50,17 +50,16 @@ def program() -> Path:
 def _build(made: Path) -> None:
     with tempfile.TemporaryDirectory(dir=made.parent, prefix=".new-") as place:
         env = {**os.environ, "GOBIN": place, "CGO_ENABLED": "0"}
-        done = subprocess.run(
-            ["go", "install", f"{MODULE}@v{VERSION}"], env=env, capture_output=True, text=True, check=False
-        )
+        words = ["go", "install", f"{MODULE}@v{VERSION}"]
+        done = subprocess.run(words, env=env, capture_output=True, text=True, check=False, timeout=_BUILD_SECONDS)
         if done.returncode:
             pytest.skip(f"the registry cannot be built here: {done.stderr.strip().splitlines()[-1][-300:]}")
         (Path(place) / "registry").replace(made)
 
 
 @contextmanager
-def serving(home: Path, engine_pid: int, *, private: bool = False) -> Iterator[None]:
-    """A registry at HOST, as the engine sees it; a private one lets USER in alone."""
+def serving(registry: Path, home: Path, engine_pid: int, *, private: bool = False) -> Iterator[None]:
+    """The program `registry` at HOST, as the engine sees it; a private one lets USER in alone."""
     where = ["nsenter", f"--net=/proc/{engine_pid}/ns/net"]
     subprocess.run([*where, "ip", "link", "set", "lo", "up"], check=True)
     (home / "htpasswd").write_text(HTPASSWD)
@@ -68,7 +67,7 @@ def serving(home: Path, engine_pid: int, *, private: bool = False) -> Iterator[N
     config = {"version": 0.1, "storage": {"filesystem": {"rootdirectory": str(home / "store")}}, **rules}
     (home / "config.json").write_text(json.dumps({**config, "http": {"addr": HOST}}))
     with (home / "log").open("ab") as log:
-        words = [*where, str(program()), "serve", str(home / "config.json")]
+        words = [*where, str(registry), "serve", str(home / "config.json")]
         process = subprocess.Popen(words, stdout=log, stderr=log)
     try:
         ask = f"import socket; socket.create_connection(('127.0.0.1', {PORT})).close()"
@@ -99,7 +98,8 @@ def publish(name: str, config: Path) -> str:
         base.copy_libraries(root, [shell])
         with subprocess.Popen(["tar", "-C", directory, "-cf", "-", "."], stdout=subprocess.PIPE) as tar:
             subprocess.run(["docker", "import", "-", name], stdin=tar.stdout, check=True, capture_output=True)
-    subprocess.run(["docker", "--config", str(config), "push", name], check=True, capture_output=True)
+    words = ["docker", "--config", str(config), "push", name]
+    subprocess.run(words, check=True, capture_output=True, timeout=_PATIENCE)
     words = ["docker", "inspect", "--format", "{{index .RepoDigests 0}}", name]
     digest = subprocess.run(words, check=True, capture_output=True, text=True).stdout.strip().partition("@")[2]
     unpublish(name)

@@ -10,14 +10,21 @@ from pathlib import Path
 
 import pytest
 from tests.containers.conftest import listed
-from tests.containers.registry import HOST, docker_config, publish, serving, unpublish
+from tests.containers.registry import HOST, docker_config, program, publish, serving, unpublish
 from tests.kubelet.conftest import WAY, Node, on_node, pod, until
 from tests.kubelet.runtime.test_pulls import waits
 
 from rowlock import kinds
 from rowlock.objects import Object
 
+pytestmark = pytest.mark.timeout(120, func_only=True)  # set-up has limits of its own: it may build the registry
 NAME = f"{HOST}/crew/boat:1"
+
+
+@pytest.fixture(scope="session")
+def registry() -> Path:
+    """The registry's program, which is built once, whatever becomes of it."""
+    return program()
 
 
 @pytest.fixture
@@ -38,19 +45,19 @@ def nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def open_registry(tmp_path: Path, engine_pid: int, nobody: Path) -> Iterator[str]:
+def open_registry(tmp_path: Path, registry: Path, engine_pid: int, nobody: Path) -> Iterator[str]:
     """One that everybody may ask, with NAME in it; the image's digest."""
     (tmp_path / "registry").mkdir()
-    with serving(tmp_path / "registry", engine_pid):
+    with serving(registry, tmp_path / "registry", engine_pid):
         yield publish(NAME, nobody)
         unpublish(NAME)
 
 
 @pytest.fixture
-def private_registry(tmp_path: Path, engine_pid: int, nobody: Path) -> Iterator[dict[str, object]]:
+def private_registry(tmp_path: Path, registry: Path, engine_pid: int, nobody: Path) -> Iterator[dict[str, object]]:
     """One that asks who it is, with NAME in it; the credentials it takes."""
     (tmp_path / "registry").mkdir()
-    with serving(tmp_path / "registry", engine_pid, private=True):
+    with serving(registry, tmp_path / "registry", engine_pid, private=True):
         found = docker_config(tmp_path / "somebody")
         publish(NAME, tmp_path / "somebody")
         yield found
