@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import resource
@@ -158,8 +159,15 @@ def processes() -> Finding:
     command = [unshare, *flags, "--pid", "--ipc", "--mount", "--fork", "--mount-proc", "true"]
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     if result.returncode:
-        return Finding("pod processes", "warn", f"shared ({result.stderr.strip()[:200]})", fix)
+        return Finding("pod processes", "warn", f"shared ({_refusal(result.stderr)})", fix)
     return Finding("pod processes", "ok", "namespaces: every pod has its own processes, IPC and /dev/shm")
+
+
+def _refusal(said: str) -> str:
+    """Why `unshare` made no namespace. At a limit of them the kernel says "No space left on device", which sends people to their disks."""
+    if "unshare failed" in said and os.strerror(errno.ENOSPC) in said:
+        return "the limit of namespaces is reached (`sysctl -a | grep namespaces`)"
+    return said.strip()[:200]
 
 
 def own_limits() -> Finding:
@@ -175,7 +183,7 @@ def own_limits() -> Finding:
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     if result.returncode:
         fix = "limits are kept all the same; programs that size themselves by /sys/fs/cgroup need their limit in a flag"
-        text = f"kept, but /sys/fs/cgroup shows the machine's ({result.stderr.strip()[:200]})"
+        text = f"kept, but /sys/fs/cgroup shows the machine's ({_refusal(result.stderr)})"
         return Finding("pod limits", "warn", text, fix)
     return Finding("pod limits", "ok", f"control groups, version {2 if version2 else 1}: a container sees its own")
 

@@ -3,6 +3,7 @@ Standard library only, because shims are made of it; Linux only.
 """
 
 import ctypes
+import errno
 import os
 import signal
 from collections.abc import Callable
@@ -104,7 +105,16 @@ def detach(path: str) -> None:
 
 def unshare(namespaces: int) -> None:
     """unshare(2). Raises OSError."""
-    _call_libc("unshare", namespaces)
+    if _libc.unshare(namespaces) < 0:
+        raise _namespace_error(ctypes.get_errno())
+
+
+def _namespace_error(code: int) -> OSError:
+    """Why the kernel made no namespace. At a limit of them it says "No space left on device", which sends people to their disks."""
+    is_limit = code == errno.ENOSPC
+    return OSError(
+        code, "the limit of namespaces is reached (`sysctl -a | grep namespaces`)" if is_limit else os.strerror(code)
+    )
 
 
 def setns(fd: int, kind: int) -> None:
@@ -136,8 +146,7 @@ def fork_into(namespaces: int) -> int:
     arguments = _CloneArgs(flags=namespaces, exit_signal=int(signal.SIGCHLD))
     pid = int(_held_syscall(_CLONE3, ctypes.byref(arguments), ctypes.c_size_t(ctypes.sizeof(arguments))))
     if pid < 0:
-        code = ctypes.get_errno()
-        raise OSError(code, os.strerror(code))
+        raise _namespace_error(ctypes.get_errno())
     if pid == 0:
         _after_fork_child()
     return pid

@@ -54,7 +54,7 @@ def _unshare_as_user() -> None:
     uid, gid = os.getuid(), os.getgid()
     if os.geteuid() == 0 and _unshare_as_root():
         return
-    _call("unshare", _NEWUSER | _NEWNET | _NEWNS)
+    calls.unshare(_NEWUSER | _NEWNET | _NEWNS)
     _write("/proc/self/setgroups", "deny")
     _write("/proc/self/uid_map", f"{uid} {uid} 1")
     _write("/proc/self/gid_map", f"{gid} {gid} 1")
@@ -73,7 +73,7 @@ def _unshare_as_root() -> bool:
                 _write(f"/proc/{parent}/{name}", text)
             status = 0
         os._exit(status)
-    _call("unshare", _NEWUSER | _NEWNET | _NEWNS)
+    calls.unshare(_NEWUSER | _NEWNET | _NEWNS)
     os.write(writing, b".")
     os.close(writing)
     os.close(reading)
@@ -102,7 +102,7 @@ class BridgeNetwork:
             _unshare_as_user()
         else:
             try:
-                _call("unshare", _NEWNET | _NEWNS)
+                calls.unshare(_NEWNET | _NEWNS)
             except PermissionError:
                 _unshare_as_user()
         _mount("none", "/", _REC | _PRIVATE)
@@ -174,7 +174,7 @@ class BridgeNetwork:
     def _create_pod_netns(self, ip: str) -> int:
         number = int.from_bytes(socket.inet_aton(ip), "big") & 0xFFFF
         index = _FIRST_INDEX + number
-        _call("unshare", _NEWNET)
+        calls.unshare(_NEWNET)
         try:
             fd = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
             inside = netlink.Netlink()
@@ -260,7 +260,7 @@ def enter_pod_network(network: Mapping[str, object], fd: int, *, has_own_root: b
     """In a program's own process, before exec: enters the pod's network, sets its host name, and mounts its hosts file in a mount
     namespace of its own. A program with its own root file system gets the last two in `rootfs.enter`."""
     _call("setns", fd, _NEWNET)
-    _call("unshare", _NEWUTS if has_own_root else _NEWNS | _NEWUTS)
+    calls.unshare(_NEWUTS if has_own_root else _NEWNS | _NEWUTS)
     socket.sethostname(str(network["hostname"]))
     if not has_own_root and os.path.exists("/etc/hosts"):  # pods of a namespace share the file: read-only
         _mount(str(network["hosts"]), "/etc/hosts", _BIND)
