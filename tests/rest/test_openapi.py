@@ -255,6 +255,7 @@ class Filled:
         self.world.create(kinds.EVENT, {**event, "type": "Warning", "lastTimestamp": "2026-01-02T03:04:05Z"})
 
     def address(self, path: str) -> str:
+        path = path.replace("projects/{id}/pods", "projects/team-a/pods")  # that of the pod
         found = re.match(r"(.*?)/\{id\}", path)
         filled = (
             path.replace("{id}", self.ids[found[1]] if found else "")

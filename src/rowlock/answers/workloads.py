@@ -185,6 +185,12 @@ class Explanation(ExplanationFields):
     holders: list[Holder]
 
 
+PodExplanation = TypedDict("PodExplanation", {
+    "name": str, "projectName": str, "workloadName": str, "phase": str, "since": str, "reason": str, "message": str, "record": Json,
+    "heldBy": str, "holders": list[Holder],
+})  # fmt: skip
+"""Why a pod waits. `workloadName`: that of the workload it belongs to, which has an explanation of its own; "" if it belongs to none."""
+
 ContainerStop = TypedDict("ContainerStop", {"pod": str, "at": str, "sentence": str, "count": int})
 Remark = TypedDict("Remark", {"kind": str, "sentence": str})
 Diagnosis = TypedDict("Diagnosis", {

@@ -11,7 +11,7 @@ from rowlock.rest import applications, draining, manifest_check, projects, sched
 from rowlock.rest.accounts import access_rules, user_credentials, users
 from rowlock.rest.assets import assets, credentials, templates
 from rowlock.rest.call import Endpoint, RestCall
-from rowlock.rest.cluster_view import allocations, cards, queue, quota_trial, usage
+from rowlock.rest.cluster_view import allocations, cards, pod_explanation, queue, quota_trial, usage
 from rowlock.rest.hours import routes as hours
 from rowlock.rest.inventory import (
     clusters,
@@ -186,6 +186,7 @@ ROUTES: tuple[RouteRow, ...] = (
     ("GET", f"{_PROJECTS}/telemetry", _LIST_PROJECTS, organisation_telemetry.show_projects),
     ("GET", f"{_PROJECTS}/{{id}}", _READ_PROJECT, projects.show),
     ("GET", f"{_PROJECTS}/{{id}}/metrics", _READ_PROJECT, scope_metrics.show_project),
+    ("GET", f"{_PROJECTS}/{{id}}/pods/{{pod}}/explain", Right("project", "get", kinds.POD), pod_explanation.show),
     ("PUT", f"{_PROJECTS}/{{id}}", _CHANGE_PROJECT, projects.update),
     ("DELETE", f"{_PROJECTS}/{{id}}", _DELETE_PROJECT, projects.delete),
     ("PUT", f"{_PROJECTS}/{{id}}/resources", _CHANGE_PROJECT, projects.update_resources),

@@ -20,7 +20,7 @@ from rowlock.objects import Object
 from rowlock.rest.accounts.user_credentials import secrets_of_submit
 from rowlock.rest.assets import submits
 from rowlock.rest.call import JsonResult, RestCall
-from rowlock.rest.cluster_view.gpu_holders import gpu_holders
+from rowlock.rest.cluster_view.gpu_holders import holders_for
 from rowlock.rest.event_index import failure_messages, workload_events
 from rowlock.rest.informers import InformerCache
 from rowlock.rest.inventory.scopes import unknown_project
@@ -461,7 +461,7 @@ async def explain(call: RestCall) -> Any:
             uid, lambda: not workload_history.is_undecided(find_workload(call)), _SCHEDULER_TIMEOUT
         )
         workload = find_workload(call)
-    holders, sentence = await gpu_holders(call.context.cache, workload)
+    holders, sentence = await holders_for(call.context.cache, workload)
     found = workload_history.explanation(workload, await _workload_events(call, workload))
     return {**found, "holders": holders, "heldBy": sentence}
 
@@ -480,5 +480,5 @@ async def why(call: RestCall) -> Any:
         diagnosis |= await call.context.observe_ranks(call.context.api, workload.job)
     workload = find_workload(call)
     found = workload_history.explain_workload(workload, diagnosis, await _workload_events(call, workload))
-    _, held_by = await gpu_holders(call.context.cache, workload)
+    _, held_by = await holders_for(call.context.cache, workload)
     return {**found, "sentence": f"{found['sentence']} {held_by}".strip()}

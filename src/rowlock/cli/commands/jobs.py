@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from rowlock.cli import client
 from rowlock.cli.client import ServerClient
@@ -12,6 +13,7 @@ from rowlock.cli.context import context_flags, project
 from rowlock.cli.grammar import CommandError, CommandLine, suggest_nearest
 from rowlock.cli.history.checkpoint_files import find_directories
 from rowlock.cli.lookups import (
+    PROJECTS,
     WORKLOADS,
     NoSuchWorkload,
     change_job,
@@ -317,7 +319,10 @@ def explain(line: CommandLine) -> int:
         raise CommandError("`--file` needs `--what-if`; for a submitted job give only its name", 2)
     name = line.word("job")
     server = client.connect(line)
-    workload = find_workload(server, project(line), name)
+    try:
+        workload = find_workload(server, project(line), name)
+    except NoSuchWorkload as refusal:
+        return _explain_pod(line, server, name, refusal)
     body = server.get(f"{WORKLOADS}/{workload['id']}/explain")
     if line.json:
         show_json(body)
@@ -341,6 +346,28 @@ def explain(line: CommandLine) -> int:
     if not body["message"] and not body["warnings"]:
         is_new = body["phase"] in ("Creating", "Pending")
         show("The scheduler has not looked at it yet; ask again." if is_new else "It does not wait for anything.")
+    return 0
+
+
+def _explain_pod(line: CommandLine, server: ServerClient, name: str, refusal: NoSuchWorkload) -> int:
+    """Explain the pod of this name; raise `refusal` if there is none."""
+    try:
+        body = server.get(f"{PROJECTS}/{quote(project(line), safe='')}/pods/{quote(name, safe='')}/explain")
+    except client.StatusError as error:
+        if error.status not in (403, 404):
+            raise
+        raise refusal from None
+    if body["workloadName"]:
+        raise CommandError(f"{name} is a pod of {body['workloadName']}: `rowlock explain {body['workloadName']}`")
+    if line.json:
+        show_json(body)
+        return 0
+    show(f"pod {body['name']} is {body['phase']} (for {format_age(body['since'])}).")
+    show(body["message"] or "It waits for no node.")
+    if body["heldBy"]:
+        show(body["heldBy"])
+    for title, text in _record_lines(body["record"]):
+        show(f"  {title}: {text}")
     return 0
 
 

@@ -220,7 +220,7 @@ DELETE = Command("delete", "Delete jobs and stop their pods.", "commands.jobs:de
 ), aliases="rm")  # fmt: skip
 SUSPEND = Command("suspend", "Stop a job's pods, but keep the job.", "commands.jobs:suspend", "JOB...", _COMMON_FLAGS)
 RESUME = Command("resume", "Start a suspended job again.", "commands.jobs:resume", "JOB...", _COMMON_FLAGS)
-EXPLAIN = Command("explain", "Say why a job waits, with the scheduler's numbers.", "commands.jobs:explain", "[JOB]", (
+EXPLAIN = Command("explain", "Say why a job or a pod waits, with the scheduler's numbers.", "commands.jobs:explain", "[JOB]", (
     Flag("--what-if", "switch", "instead, say whether the job in --file would start now; writes nothing"),
     Flag("-f --file", "text", "with --what-if: the manifest (- reads stdin)", value="FILE"),
     *_COMMON_FLAGS,

@@ -1,7 +1,8 @@
-"""The holders of the GPUs that a workload waits for, as far as the caller may see them: part of `GET /workloads/{id}/explain` and `/why`."""
+"""The holders of the GPUs that a workload or a pod waits for, as far as the caller may see them: part of `/explain` and `/why`."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -35,20 +36,28 @@ class _Holder:
         }  # fmt: skip
 
 
-async def gpu_holders(cache: InformerCache, waiting: Workload) -> tuple[list[dict[str, Any]], str]:
-    """The workloads that hold GPUs (ended ones first, then by GPUs), and a sentence about them. Both are empty if the workload does
-    not wait for GPUs."""
-    templates = runai_json.pod_templates(waiting.job)
-    wants_gpus = any(compute.pod_gpus(template, card_memory=1) for template, _ in templates)
-    if waiting.status().phase not in ("Pending", "Creating") or not wants_gpus:
+async def holders_for(cache: InformerCache, waiting: Workload) -> tuple[list[dict[str, Any]], str]:
+    """As `gpu_holders`; both are empty if the workload does not wait for GPUs."""
+    templates = [template for template, _ in runai_json.pod_templates(waiting.job)]
+    if waiting.status().phase not in ("Pending", "Creating") or not want_gpus(templates):
         return [], ""
+    return await gpu_holders(cache, waiting.project.name)
+
+
+def want_gpus(templates: Iterable[Any]) -> bool:
+    """Whether any of these pods or pod templates requests GPUs, or a share of one."""
+    return any(compute.pod_gpus(template, card_memory=1) for template in templates)
+
+
+async def gpu_holders(cache: InformerCache, own_project: str) -> tuple[list[dict[str, Any]], str]:
+    """The workloads that hold GPUs (ended ones first, then by GPUs), and a sentence about them for readers of a project."""
     found: dict[str, _Holder] = {}
     async for node, pod in bound_pods(cache):
         gpus = compute.pod_gpus(pod, cache.card_memory(node))
         if gpus and (holder := _holder_of(pod, cache, found)) is not None:
             holder.gpus, holder.pods = holder.gpus + gpus, holder.pods + 1
     holders = sorted(found.values(), key=lambda one: (one.phase not in TERMINAL, -one.gpus, one.project, one.name))
-    return [one.to_json() for one in holders], holders_sentence(holders, waiting.project.name)
+    return [one.to_json() for one in holders], holders_sentence(holders, own_project)
 
 
 def _holder_of(pod: Any, cache: InformerCache, found: dict[str, _Holder]) -> _Holder | None:

@@ -105,6 +105,7 @@ def _organisation_operations() -> Iterator[tuple[str, str, Operation]]:
         yield "DELETE", f"{word}/{{id}}", Operation("Accepted", 202)
         for method in ("PUT", "PATCH"):
             yield method, f"{word}/{{id}}/resources", Operation(name, body="ResourcesRequests")
+    yield "GET", "org-unit/projects/{id}/pods/{pod}/explain", Operation("PodExplanation")
     yield "GET", "org-unit/priorities", Operation("Ranks")
     yield "POST", "applications", Operation("NewApplication", 201, "ApplicationRequest")
     yield "GET", "applications", Operation("Applications")

@@ -38,6 +38,8 @@ class DryRunOutcome:
     record: dict[str, Any] = field(default_factory=dict)
     changes: tuple[str, ...] = ()
     """Changes with which the gang would start, each of them tested."""
+    explanation: str = ""
+    """Why it would wait: the message without the gang's name."""
 
     def to_json(self) -> dict[str, Any]:
         """As JSON."""
@@ -94,9 +96,9 @@ class DryRunPlanner:
         hold = hold or Hold(gang.key, Failure(Reason.NOT_READY, task="It has no pods that could be placed"))
         explanation = Explainer(self.planner.session).explain(hold)
         assert explanation is not None, "the gang is in the world"
-        return DryRunOutcome(
-            gang.key, WAITS, f"{_title(gang)} would wait: {_explanation_text(explanation)}", record=explanation.record
-        )
+        text = _explanation_text(explanation)
+        message = f"{_title(gang)} would wait: {text}"
+        return DryRunOutcome(gang.key, WAITS, message, record=explanation.record, explanation=text)
 
     def _evictions_text(self, evicted: Sequence[PlannedEviction]) -> str:
         if not evicted:
