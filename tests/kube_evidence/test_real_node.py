@@ -398,7 +398,8 @@ def test_containers_beside_the_program_have_verdicts_and_logs(served: Cluster, t
     metering = with_side_containers(
         "metered", "echo fetched", f"echo trains; {REST}", "echo 'ValueError: bad port'; exit 3"
     )
-    for job in (fetching, metering):
+    outlived = with_side_containers("outlived", "echo fetched", "echo trains", REST)
+    for job in (fetching, metering, outlived):
         path.write_text(json.dumps(job))
         served.run("runai", "workload", "submit", "-f", str(path), "-p", "team-a")
     fetch = "init container fetch of rank 0 (pod fetches-master-0, node real-node) ended with exit code 7 ("
@@ -407,6 +408,9 @@ def test_containers_beside_the_program_have_verdicts_and_logs(served: Cluster, t
     metrics = "container metrics of rank 0 (pod metered-master-0, node real-node) ended with exit code 3"
     served.until(lambda: metrics in why(served, "metered"), lambda: why(served, "metered"), 120)
     assert "ValueError: bad port" in why(served, "metered")
+    ended = "Container pytorch of pod outlived-master-0 ended with exit code 0 at "
+    served.until(lambda: ended in why(served, "outlived"), lambda: why(served, "outlived"), 120)
+    assert ", but metrics still runs in that pod: the pod stays Running until that one ends." in why(served, "outlived")
     said = {"proxy": "proxy is up", "fetch": "fetched", "pytorch": "trains", "metrics": "ValueError: bad port"}
 
     def log(name: str, container: str) -> str:
@@ -415,7 +419,7 @@ def test_containers_beside_the_program_have_verdicts_and_logs(served: Cluster, t
     for container, text in said.items():
         served.until(lambda c=container, t=text: t in log("metered", c), f"{container} has spoken")  # type: ignore[misc]
     assert "OSError: no bucket" in log("fetches", "fetch")
-    served.run("rowlock", "delete", "fetches", "metered", "-p", "team-a")
+    served.run("rowlock", "delete", "fetches", "metered", "outlived", "-p", "team-a")
     served.until(lambda: not pods(served), "the pods are gone")
     for container, text in said.items():
         served.until(lambda c=container, t=text: t in log("metered", c), f"the log of {container} is kept")  # type: ignore[misc]

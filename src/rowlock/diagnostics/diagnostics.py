@@ -41,7 +41,9 @@ from rowlock.kubelet.pod.progress import kubelet_failure
 from rowlock.kubelet.worker.kubelet import Kubelet
 from rowlock.objects import Object, dig, name, seconds, uid
 from rowlock.training.trainjob.owners import pods_of_workload, workload_of
+from rowlock.workloads.frameworks import main_container_name
 from rowlock.workloads.history import completed_sentence
+from rowlock.workloads.phase import has_main_ended
 from rowlock.workloads.pods import completed_at, has_ranked_pods, rank_label
 
 SOURCE = "rowlock"
@@ -182,7 +184,7 @@ class Diagnostics:
             return None
         if job and uid(owner) != job:
             return None
-        main_container = pod["spec"]["containers"][0]["name"]
+        main_container = main_container_name(owner, pod)
         container = pod_state.containers.get(main_container)
         if container is None or container.run is None or not container.run.is_running:
             return None
@@ -266,7 +268,7 @@ class Diagnostics:
         owner = running_pods[0].job if running_pods else {}
         if not has_ranked_pods(owner):
             return found
-        ended = [pod for pod in pods_of_workload(self._context.view, job) if dig(pod, "status.phase") == "Succeeded"]
+        ended = [pod for pod in pods_of_workload(self._context.view, job) if has_main_ended(owner, pod)]
         return found + [
             RankObservation(rank_label(owner, pod), name(pod), str(dig(pod, "spec.nodeName", "")), has_ended=True)
             for pod in ended

@@ -17,7 +17,7 @@ from rowlock.kubelet.pod.facts import Run
 from rowlock.kubelet.worker import error_files
 from rowlock.objects import Object, dig, name
 from rowlock.workloads import pods as ranks
-from rowlock.workloads.frameworks import desired_pods
+from rowlock.workloads.frameworks import desired_pods, main_container_name
 
 _MAX_FAILURES_PER_JOB = 2000
 """Failures that are kept for each job: a job that crashes forever fails the same way each time."""
@@ -87,7 +87,7 @@ NO_MORE_PROCESSES = "its container had as many processes and threads as it may h
 def _rank_name(job: Object, pod: Object, container: str) -> str:
     """The name of the rank, with the container if it is not the main one."""
     label = ranks.rank_label(job, pod)
-    return label if pod["spec"]["containers"][0]["name"] == container else f"container {container} of {label}"
+    return label if main_container_name(job, pod) == container else f"container {container} of {label}"
 
 
 def find_run_error(directory: Path, number: int, signal: int = 0, code: int = 0) -> LoggedError | None:

@@ -45,9 +45,9 @@ class DebugContainers:
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         """Uid of a pod → its lock, so that concurrent calls for a pod share one container."""
 
-    async def ensure_running(self, kube: Kube, pod: Object, deadline: float) -> str:
+    async def ensure_running(self, kube: Kube, pod: Object, deadline: float, target: str = "") -> str:
         """The name of a debug container that runs in the pod, added if there is none. Waits `START_S` at most, and not beyond `deadline`
-        (in the event loop's time). Raises NoDebugContainer."""
+        (in the event loop's time). `target`: the container whose processes it sees, "" = the first. Raises NoDebugContainer."""
         if any(pod["spec"].get(name) for name in ("hostPID", "shareProcessNamespace")):
             raise NoDebugContainer("it would see processes of other containers too (hostPID or shareProcessNamespace)")
         clock = asyncio.get_running_loop().time
@@ -57,7 +57,7 @@ class DebugContainers:
             async with asyncio.timeout(max(0.0, seconds)):
                 lock = self._locks.setdefault(objects.uid(pod), asyncio.Lock())
                 async with lock:
-                    name = await self._ensure_added(kube, pod)
+                    name = await self._ensure_added(kube, pod, target)
                 while not (state := _state_of(await _read(kube, pod), name)).get("running"):
                     last = _explain_waiting(state, self._image)
                     await asyncio.sleep(_POLL_S)
@@ -70,14 +70,14 @@ class DebugContainers:
         except ApiError as error:
             raise NoDebugContainer(_shorten(error.message)) from error
 
-    async def _ensure_added(self, kube: Kube, pod: Object) -> str:
+    async def _ensure_added(self, kube: Kube, pod: Object, target: str) -> str:
         """The name of a usable debug container, added if needed. Concurrent servers write the same container. Raises ApiError."""
         tries = _TRIES
         while True:
             current = await _read(kube, pod)
             if name := self._find_usable(current):
                 return name
-            container = self._make_container(current)
+            container = self._make_container(current, target)
             patch = {"metadata": {"uid": objects.uid(pod)}, "spec": {"ephemeralContainers": [container]}}
             place = objects.namespace(pod), objects.name(pod)
             try:
@@ -103,7 +103,7 @@ class DebugContainers:
             raise NoDebugContainer(_explain_end(newest, self._image))
         return ""
 
-    def _make_container(self, pod: Object) -> Object:
+    def _make_container(self, pod: Object, target: str) -> Object:
         """A container spec with root and SYS_PTRACE, which are needed to read another container's processes. Raises NoDebugContainer."""
         before = _ours(pod)
         if len(before) >= MAX_CONTAINERS:
@@ -115,7 +115,7 @@ class DebugContainers:
             "image": self._image,
             "imagePullPolicy": "IfNotPresent",
             "command": [*PYTHON, f"import time; time.sleep({SLEEP_S})"],
-            "targetContainerName": pod["spec"]["containers"][0]["name"],
+            "targetContainerName": target or pod["spec"]["containers"][0]["name"],
             "securityContext": root,
         }
 

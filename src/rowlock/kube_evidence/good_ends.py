@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from rowlock import objects
 from rowlock.curves import endings
 from rowlock.diagnosis import remarks
 from rowlock.diagnosis.remarks import Remark
 from rowlock.objects import Object
+from rowlock.workloads.frameworks import main_container_name
 from rowlock.workloads.pods import EndedRun, ended_runs
 
 TAIL_LINES = 2000
@@ -17,9 +17,9 @@ MAX_RANKS = 16
 """Ranks whose logs are compared."""
 
 
-def good_run(pod: Object) -> EndedRun | None:
-    """The run of a pod's first container that ended with exit code 0; None while it runs, or where it failed."""
-    name = objects.dig(pod, "spec.containers", [{}])[0].get("name")
+def good_run(job: Object, pod: Object) -> EndedRun | None:
+    """The run of a pod's main container that ended with exit code 0; None while it runs, or where it failed."""
+    name = main_container_name(job, pod)
     runs = [run for run in ended_runs(pod) if run.container == name and run.is_current and not run.is_init]
     return next((run for run in runs if run.terminated.get("exitCode") == 0), None)
 

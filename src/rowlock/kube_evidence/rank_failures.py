@@ -35,7 +35,7 @@ from rowlock.kube_evidence import good_ends
 from rowlock.objects import Object
 from rowlock.rest.run_history.failed_runs import failed_runs_of
 from rowlock.workloads import pods as ranks
-from rowlock.workloads.frameworks import replica_specs
+from rowlock.workloads.frameworks import main_container_name, replica_specs
 from rowlock.workloads.pods import EndedRun, ended_runs
 
 _TAIL_LINES = 200
@@ -102,7 +102,7 @@ class KubeDiagnostics:
 
     async def _remarks_on_end(self, job: Object, pods: list[Object]) -> list[dict[str, str]]:
         """What is wrong with the result of a job whose pods have all succeeded."""
-        ends = [ContainerEnd(pod, run) for pod in pods if (run := good_ends.good_run(pod)) is not None]
+        ends = [ContainerEnd(pod, run) for pod in pods if (run := good_ends.good_run(job, pod)) is not None]
         if not ends or len(ends) < len(pods):
             return []
         ends = ends[: good_ends.MAX_RANKS]
@@ -171,7 +171,7 @@ def _failure_of(job: Object, end: ContainerEnd, log: str) -> RankFailure:
         if not reason and run.is_current and (disruption := objects.condition(pod, "DisruptionTarget")):
             reason, message = str(disruption.get("reason") or ""), str(disruption.get("message") or "")
     return RankFailure(
-        rank=_name_of(pod, run, label),
+        rank=_name_of(job, pod, run, label),
         pod=objects.name(pod),
         node=str(objects.dig(pod, "spec.nodeName", "")),
         code=code,
@@ -188,13 +188,13 @@ def _failure_of(job: Object, end: ContainerEnd, log: str) -> RankFailure:
     )
 
 
-def _name_of(pod: Object, run: EndedRun, label: str) -> str:
-    """The rank's label for the first container of its pod; for others, what they are of it."""
+def _name_of(job: Object, pod: Object, run: EndedRun, label: str) -> str:
+    """The rank's label for the main container of its pod; for others, what they are of it."""
     if run.is_init:
         inits = {one.get("name"): one for one in objects.dig(pod, "spec.initContainers", [])}
         is_sidecar = inits.get(run.container, {}).get("restartPolicy") == "Always"
         return f"{'sidecar' if is_sidecar else 'init container'} {run.container} of {label}"
-    is_main = objects.dig(pod, "spec.containers", [{}])[0].get("name") == run.container
+    is_main = main_container_name(job, pod) == run.container
     return label if is_main else f"container {run.container} of {label}"
 
 

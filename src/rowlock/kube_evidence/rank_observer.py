@@ -39,7 +39,8 @@ from rowlock.kube_evidence.separate_ranks import NetworkCounts, PodSight, remark
 from rowlock.kube_evidence.silent_nodes import silence_verdict, silent_nodes
 from rowlock.objects import Object
 from rowlock.workloads import pods as ranks
-from rowlock.workloads.frameworks import desired_pods
+from rowlock.workloads.frameworks import desired_pods, main_container_name
+from rowlock.workloads.phase import has_main_ended
 
 MAX_PODS = 64
 """Maximum of pods of a job that are probed; the first ones of a larger job."""
@@ -193,7 +194,7 @@ class RankObserver:
         ranks work apart. A refused exec raises no error: the answer has it as the reason."""
         kube = api.inner if isinstance(api, ReadYourWrites) else api
         silent = silent_nodes(self.nodes())
-        everywhere = [pod for pod in self.pods_of(objects.uid(job)) if _runs(pod)]
+        everywhere = [pod for pod in self.pods_of(objects.uid(job)) if _runs(job, pod)]
         running = [pod for pod in everywhere if objects.dig(pod, "spec.nodeName") not in silent]
         lost = [pod for pod in everywhere if objects.dig(pod, "spec.nodeName") in silent]
         unseen = silence_verdict(job, lost, silent, self._clock()).to_dict() if lost else None
@@ -203,7 +204,7 @@ class RankObserver:
 
         async def look(pod: Object) -> _PodLook:
             async with slots:
-                return await self._look(kube, pod, deadline)
+                return await self._look(kube, job, pod, deadline)
 
         looks = await asyncio.gather(*(look(pod) for pod in running[:MAX_PODS]))
         # in a thread: answers may be large, and parsing them would block the event loop
@@ -241,15 +242,16 @@ class RankObserver:
         ]
         return remark_on_separate(job, sights)
 
-    async def _look(self, kube: Kube, pod: Object, deadline: float) -> _PodLook:
-        (silent, log), seen = await asyncio.gather(self._read_log(kube, pod), self._probe(kube, pod, deadline))
-        began = _started_at(pod)
+    async def _look(self, kube: Kube, job: Object, pod: Object, deadline: float) -> _PodLook:
+        main, began = main_container_name(job, pod), _started_at(job, pod)
+        (silent, log), seen = await asyncio.gather(
+            self._read_log(kube, pod, main, began), self._probe(kube, pod, main, deadline)
+        )
         return _PodLook(pod, seen, silent, log, max(0.0, self._clock() - began) if began else 0.0)
 
-    async def _probe(self, kube: Kube, pod: Object, deadline: float) -> _Seen:
-        """The ranks of the pod's first container."""
+    async def _probe(self, kube: Kube, pod: Object, container: str, deadline: float) -> _Seen:
+        """The ranks of the pod's container of this name."""
         command = ("sh", "-c", _FIND_PYTHON, "rowlock", self._runner)
-        container = str(pod["spec"]["containers"][0]["name"])
         try:
             seen = await self._ask(kube, pod, container, command, _TIMEOUT_S)
         except Forbidden as error:
@@ -261,7 +263,7 @@ class RankObserver:
         if self._debug is None:
             reason = "the server has no --debug-image to look from a debug container"
         else:
-            from_debug, reason = await self._probe_from_debug_container(self._debug, kube, pod, deadline)
+            from_debug, reason = await self._probe_from_debug_container(self._debug, kube, pod, container, deadline)
             if not reason:
                 return from_debug
             seen = seen if seen.ranks else seen._replace(ranks=from_debug.ranks, network=from_debug.network)
@@ -270,11 +272,11 @@ class RankObserver:
         return seen._replace(ranks=explained, blind=why)
 
     async def _probe_from_debug_container(
-        self, debug: DebugContainers, kube: Kube, pod: Object, deadline: float
+        self, debug: DebugContainers, kube: Kube, pod: Object, container: str, deadline: float
     ) -> tuple[_Seen, str]:
         """(ranks, why they have no stacks); the reason is "" if they have."""
         try:
-            name = await debug.ensure_running(kube, pod, deadline)
+            name = await debug.ensure_running(kube, pod, deadline, container)
             seconds = min(_TIMEOUT_S, deadline - asyncio.get_running_loop().time())
             command = (*debug_container.PYTHON, self._runner, rank_probe.FROM_OUTSIDE)
             seen = await self._ask(kube, pod, name, command, max(1.0, seconds))
@@ -305,9 +307,8 @@ class RankObserver:
         except ValueError:
             return _Seen(blind="what the container answered cannot be read")
 
-    async def _read_log(self, kube: Kube, pod: Object) -> tuple[float, str]:
-        """Seconds since the last line of the pod's log, or since its container started if there is none; and the end of the log."""
-        container = str(pod["spec"]["containers"][0]["name"])
+    async def _read_log(self, kube: Kube, pod: Object, container: str, began: float) -> tuple[float, str]:
+        """Seconds since the last line of a container's log, or since it started (`began`) if there is none; and the end of the log."""
         text = b""
         try:
             async with asyncio.timeout(_LOG_TIMEOUT_S):
@@ -318,11 +319,11 @@ class RankObserver:
             text = b""
         lines = text.decode(errors="replace").splitlines()
         written = next((at for line in reversed(lines) if (at := _seconds(line.partition(" ")[0]))), 0.0)
-        return max(0.0, self._clock() - (written or _started_at(pod) or self._clock())), "\n".join(lines)
+        return max(0.0, self._clock() - (written or began or self._clock())), "\n".join(lines)
 
     def _ended_ranks(self, job: Object) -> list[RankObservation]:
-        """The ranks whose pods have succeeded: the running ones may be waiting for them."""
-        pods = [pod for pod in self.pods_of(objects.uid(job)) if objects.dig(pod, "status.phase") == "Succeeded"]
+        """The ranks whose main containers have ended with 0: the running ones may be waiting for them."""
+        pods = [pod for pod in self.pods_of(objects.uid(job)) if has_main_ended(job, pod)]
         return [
             RankObservation(
                 ranks.rank_label(job, pod),
@@ -389,20 +390,20 @@ def _verdict_by_silence(verdict: Verdict, observations: Sequence[RankObservation
     return Verdict("blind", f"No rank has written a line for {silent}{used}. {verdict.sentence}")
 
 
-def _main_status(pod: Object) -> dict[str, Any]:
-    name = pod["spec"]["containers"][0]["name"]
+def _main_status(job: Object, pod: Object) -> dict[str, Any]:
+    name = main_container_name(job, pod)
     statuses: list[dict[str, Any]] = objects.dig(pod, "status.containerStatuses", [])
     return next((status for status in statuses if status.get("name") == name), {})
 
 
-def _started_at(pod: Object) -> float:
-    """When its first container started; 0 if it does not run."""
-    state: dict[str, Any] = _main_status(pod).get("state") or {}
+def _started_at(job: Object, pod: Object) -> float:
+    """When its main container started; 0 if it does not run."""
+    state: dict[str, Any] = _main_status(job, pod).get("state") or {}
     return _seconds(str((state.get("running") or {}).get("startedAt") or ""))
 
 
-def _runs(pod: Object) -> bool:
-    return not objects.is_deleting(pod) and "running" in (_main_status(pod).get("state") or {})
+def _runs(job: Object, pod: Object) -> bool:
+    return not objects.is_deleting(pod) and "running" in (_main_status(job, pod).get("state") or {})
 
 
 def _seconds(stamp: str) -> float:

@@ -28,6 +28,8 @@ _ALIASES = {"torch": PYTORCHJOB, "tensorflow": TFJOB, "xgb": XGBOOSTJOB}
 _BY_NAME = {word.lower(): f for f in FRAMEWORKS for word in (f.name, f.kind.name)}
 _BY_NAME |= {word: registry.FRAMEWORKS[kind] for word, kind in _ALIASES.items()}
 _BY_KIND = {f.kind: f for f in FRAMEWORKS}
+_MAIN_CONTAINERS = {(f.kind.name, f.kind.api_version): f.container for f in registry.FRAMEWORKS.values()}
+"""By kind and API version: the name of the container whose exit code its operator reads."""
 _SETS = frozenset((kind.name, kind.api_version) for kind in (JOB_SET, TRAIN_JOB))
 
 LEAD_ROLES = tuple(dict.fromkeys(role for f in registry.FRAMEWORKS.values() for role in f.lead_roles))
@@ -52,6 +54,14 @@ def nearest_name(word: str) -> str:
 def by_kind(kind: Kind) -> Framework | None:
     """The framework of a job kind; None for a kind that Run:ai cannot submit."""
     return _BY_KIND.get(kind)
+
+
+def main_container_name(job: Mapping[str, Any], pod: Mapping[str, Any]) -> str:
+    """The name of the pod's container that trains: the one whose exit code the job's operator reads (`pytorch` of a PyTorchJob) if the
+    pod has it, else the first; "" for a pod without containers."""
+    names = [str(each.get("name")) for each in objects.dig(pod, "spec.containers", [])]
+    by_operator = _MAIN_CONTAINERS.get((str(job.get("kind")), str(job.get("apiVersion"))), "")
+    return by_operator if by_operator in names else next(iter(names), "")
 
 
 def is_batch_job(job: Mapping[str, Any]) -> bool:

@@ -18,6 +18,7 @@ from rowlock.workloads.phase import (
     STOPPED_WITH_SWEEP_ANNOTATION,
     is_queued,
     join_sentences,
+    outlived_sentence,
     pending_message,
     retry_sentence,
     waiting_step,
@@ -344,6 +345,8 @@ def explain_workload(workload: Workload, diagnosis: dict[str, Any], events: Iter
         sentence = last_failure or message or "No problem was found."
     if status.phase in ("Running", "Degraded", "Initializing") and (step := waiting_step(workload.job, workload.pods)):
         sentence = sentence if step in sentence else join_sentences(sentence, step)
+    if status.phase in ("Running", "Degraded") and (outlived := outlived_sentence(workload.job, workload.pods)):
+        sentence = sentence if outlived in sentence else join_sentences(sentence, outlived)
     if status.phase in ("Running", "Degraded"):
         sentence = join_sentences(sentence, *map(objects.as_sentence, remarks))
     if last_failure and (decided := decided_sentence(workload.job)):

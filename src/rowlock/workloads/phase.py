@@ -9,9 +9,11 @@ The table of phases; the first row that matches counts:
     suspended, with pods / without                    Stopping / Stopped
     resumed, the operator has not seen it yet         Resuming
     no pod group and no pods yet                      Creating
-    every wanted pod runs (or has succeeded)          Running
+    every wanted pod runs (or has succeeded); in it
+      containers may have ended with 0 beside others  Running
     a pod that runs beside one that failed, is
-      missing or cannot run                           Degraded
+      missing or cannot run, or in which a container
+      failed beside others that run                   Degraded
     the minimum of an elastic job runs, while others
       wait for a node                                 Degraded
     a pod is missing or not bound to a node           Pending
@@ -38,6 +40,7 @@ from rowlock.workloads.frameworks import (
     has_jobs,
     is_set,
     is_suspended,
+    main_container_name,
     replica_specs,
     replicated_job,
     succeeded_condition,
@@ -147,7 +150,7 @@ def _active_phase(job: Object, pods: Sequence[Object], group: Object | None) -> 
         pods = [pod for pod in pods if objects.phase(pod) != "Failed"]
     counts = count_pods(pods)
     done_count = counts.running + counts.succeeded
-    if counts.running and done_count >= desired:
+    if counts.running and done_count >= desired and not any(map(_has_failed_in_part, pods)):
         return "Running", objects.condition(job, "Running")
     if counts.running and (counts.failed or len(pods) < desired or _is_broken(pods)):
         return "Degraded", objects.condition(job, "Restarting")
@@ -191,7 +194,7 @@ def _has_restarted(pods: Sequence[Object]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class PodCounts:
-    """Counts of pods. `running` means that every container runs."""
+    """Counts of pods. `running` means that every container runs, or has ended for good beside one that runs."""
 
     running: int = 0
     pending: int = 0
@@ -207,7 +210,7 @@ def count_pods(pods: Sequence[Object]) -> PodCounts:
             succeeded += 1
         elif phase == "Failed":
             failed += 1
-        elif is_running(pod):
+        elif is_running(pod) or _runs_in_part(pod):
             running += 1
     return PodCounts(running, len(pods) - running - succeeded - failed, succeeded, failed)
 
@@ -218,6 +221,67 @@ def is_running(pod: Object) -> bool:
         objects.phase(pod) == "Running"
         and not objects.is_deleting(pod)
         and all((s.get("state") or {}).get("running") is not None for s in _container_statuses(pod))
+    )
+
+
+def _runs_in_part(pod: Object) -> bool:
+    """Whether some of the pod's containers have ended for good, and all others run."""
+    ended, running = _ended_and_running(pod)
+    return bool(ended and running) and len(ended) + len(running) == len(_container_statuses(pod))
+
+
+def _has_failed_in_part(pod: Object) -> bool:
+    ended, running = _ended_and_running(pod)
+    return bool(running) and any(objects.dig(each, "state.terminated.exitCode", 0) for each in ended)
+
+
+def _ended_and_running(pod: Object) -> tuple[list[Object], list[Object]]:
+    """The statuses of the containers of a running pod that have ended and are not started again, and of those that run."""
+    statuses = _container_statuses(pod)
+    if objects.phase(pod) != "Running" or objects.is_deleting(pod) or len(statuses) < 2:
+        return [], []
+    policy = objects.dig(pod, "spec.restartPolicy", "Always")
+    terminated = [(each, objects.dig(each, "state.terminated")) for each in statuses]
+    ended = [
+        status
+        for status, end in terminated
+        if end is not None and (policy == "Never" or (policy == "OnFailure" and not end.get("exitCode")))
+    ]
+    return ended, [each for each in statuses if (each.get("state") or {}).get("running") is not None]
+
+
+def has_main_ended(job: Object, pod: Object) -> bool:
+    """Whether the pod's main container has ended with exit code 0, for good: with the pod, or while others of its containers run."""
+    if objects.phase(pod) == "Succeeded":
+        return True
+    main = main_container_name(job, pod)
+    return any(
+        each.get("name") == main and not objects.dig(each, "state.terminated.exitCode", 0)
+        for each in _ended_and_running(pod)[0]
+    )
+
+
+def outlived_sentence(job: Object, pods: Sequence[Object]) -> str:
+    """Which main container has ended while others of its pod run, so that the pod, and the job, go on; "" if none has."""
+    found = []
+    for pod in pods:
+        ended, running = _ended_and_running(pod)
+        if not ended or not running:
+            continue
+        main = main_container_name(job, pod)
+        end = next((each["state"]["terminated"] for each in ended if each.get("name") == main), None)
+        if end is not None:
+            found.append((pod, main, end, [str(each.get("name")) for each in running]))
+    if not found:
+        return ""
+    pod, main, end, others = found[0]
+    at = f" at {end['finishedAt']}" if end.get("finishedAt") else ""
+    verb, they = ("runs", "that one ends") if len(others) == 1 else ("run", "those end")
+    more = f" (as in {len(found) - 1} more of its pods)" if len(found) > 1 else ""
+    return (
+        f"Container {main} of pod {objects.name(pod)} ended with exit code {end.get('exitCode', 0)}{at}, but {' and '.join(others)}"
+        f" still {verb} in that pod{more}: the pod stays Running until {they}. A helper that should end with the main container"
+        " belongs in initContainers, with restartPolicy Always (a native sidecar)."
     )
 
 
@@ -301,8 +365,8 @@ def _explanation(
         return f"{message} {running}".strip(), reason
     if phase in ("Initializing", "Degraded"):
         message, reason = _container_sentence(pods)
-        return join_sentences(message, waiting_step(job, pods)), reason
-    return waiting_step(job, pods) if phase == "Running" else "", ""
+        return join_sentences(message, waiting_step(job, pods), outlived_sentence(job, pods)), reason
+    return join_sentences(waiting_step(job, pods), outlived_sentence(job, pods)) if phase == "Running" else "", ""
 
 
 def join_sentences(*sentences: str) -> str:

@@ -263,3 +263,29 @@ def test_of_a_job_that_only_looks_ill_no_face_says_anything(faces: Faces) -> Non
     events = faces.cluster.api("GET", f"/api/v1/workloads/{faces.workload(name)['id']}/events")["events"]
     assert not [event for event in events if event["type"] == "Warning"]
     faces.cluster.run("rowlock", "delete", "-y", name)
+
+
+def test_a_helper_that_outlives_the_program_is_told_in_one_sentence(faces: Faces) -> None:
+    """The helper comes first in the pod: the operator, and so the sentence, goes by the container's name."""
+    name = "outlived"
+    containers = [
+        {"name": called, "image": "rowlock.dev/host", "command": ["sh", "-c", script]}
+        for called, script in (("logger", "sleep 600"), ("pytorch", "echo done"))
+    ]
+    replica = {"replicas": 1, "restartPolicy": "Never", "template": {"spec": {"containers": containers}}}
+    job = {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": "PyTorchJob",
+        "metadata": {"name": name},
+        "spec": {"pytorchReplicaSpecs": {"Master": replica}},
+    }
+    faces.cluster.api("POST", "/apis/kubeflow.org/v1/namespaces/runai-default/pytorchjobs", job)
+    faces.cluster.until(lambda: bool(faces.workload(name)["phaseMessage"]), "it is told", seconds=120)
+    faces.cluster.run("rowlock", "wait", name, "--for", "running", "--timeout", "60s")
+    told = faces.now(name)
+    sentence = told["why"]
+    assert sentence.startswith(f"Container pytorch of pod {name}-master-0 ended with exit code 0 at ")
+    assert ", but logger still runs in that pod: the pod stays Running until that one ends." in sentence
+    assert told.pop("list").endswith(sentence)
+    assert told == dict.fromkeys(told, sentence)
+    faces.cluster.run("rowlock", "delete", "-y", name)
