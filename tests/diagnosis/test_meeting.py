@@ -9,7 +9,7 @@ from tests.diagnosis.test_hang import TORCH, dump, look
 
 from rowlock.diagnosis.hang import judge_after, judge_ranks
 from rowlock.diagnosis.observation import RankObservation
-from rowlock.diagnosis.rendezvous import Rendezvous, expected_ranks, parse_rendezvous
+from rowlock.diagnosis.rendezvous import Rendezvous, expected_ranks, parse_rendezvous, torchrun_rendezvous
 from rowlock.diagnosis.stacks import Stack
 
 SITE = "/env/lib/python3.11/site-packages/"
@@ -87,6 +87,37 @@ def test_what_is_said_of_ranks_that_are_about_to_meet_and_of_those_that_cannot()
         "The rendezvous is not complete: all 2 ranks that run wait for others to come, and rank 0 and rank 1 have no connection to"
         " another rank; they are in init_process_group at ddp.py:3, silent for 106 s; compare WORLD_SIZE, RANK, MASTER_ADDR and"
     )
+
+
+def agents(count: int, setting: str, **more: Any) -> list[RankObservation]:
+    told = torchrun_rendezvous(["torchrun", "--nnodes", setting], {})
+    return [look(n, AGENT, rendezvous=told, looks=5, watched=4.0, **more) for n in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("count", "setting", "is_connected", "together", "kind"),
+    [
+        (2, "2:4", True, 0.0, "moving"),
+        (2, "2:4", True, 44.0, "moving"),
+        (2, "2:4", True, 46.0, "stuck"),
+        (2, "2", True, 16.0, "stuck"),
+        (4, "2:4", True, 16.0, "stuck"),
+        (1, "1:2", False, 44.0, "moving"),
+        (1, "2:4", False, 0.0, "stuck"),
+    ],
+)
+def test_an_elastic_torchrun_waits_for_more_nodes_than_it_needs(
+    count: int, setting: str, is_connected: bool, together: float, kind: str
+) -> None:
+    """For 30 seconds by default, and then begins with those that came."""
+    found = judge_ranks(agents(count, setting, together=together, is_connected=is_connected))
+    assert found.kind == kind
+    if kind == "moving":
+        came = "1 pod runs one" if count == 1 else f"{count} pods run one"
+        most = setting.partition(":")[2]
+        assert found.sentence.startswith(
+            f"Nothing hangs so far: torchrun takes up to {most} nodes (--nnodes {setting}), and {came}; it waits for more (30 s"
+        )
 
 
 def test_each_library_has_its_own_settings_to_compare() -> None:

@@ -46,9 +46,13 @@ def test_what_is_no_stack_tells_nothing(threads: object) -> None:
 @pytest.mark.parametrize(
     ("command", "environ", "found"),
     [
-        ("torchrun --nnodes 1:3 a.py", {"PET_NNODES": "2"}, Rendezvous(1, nodes="--nnodes 1:3")),
-        ("torchrun --nnodes=3 a.py", {}, Rendezvous(3, nodes="--nnodes 3")),
-        ("torchrun --standalone a.py", {"PET_NNODES": "2"}, Rendezvous(2, nodes="PET_NNODES=2", standalone=True)),
+        ("torchrun --nnodes 1:3 a.py", {"PET_NNODES": "2"}, Rendezvous(1, nodes="--nnodes 1:3", most=3)),
+        ("torchrun --nnodes=3 a.py", {}, Rendezvous(3, nodes="--nnodes 3", most=3)),
+        (
+            "torchrun --standalone a.py",
+            {"PET_NNODES": "2"},
+            Rendezvous(2, nodes="PET_NNODES=2", most=2, standalone=True),
+        ),
         ("torchrun --nnodes", {}, None),
         ("torchrun a.py", {}, None),
     ],

@@ -12,16 +12,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from rowlock.diagnosis.observation import BUSY, IDLE, STOPPED, RankObservation, Verdict
-from rowlock.diagnosis.rendezvous import MEETINGS, TO_COMPARE, have_all_come, rendezvous_fault
+from rowlock.diagnosis.rendezvous import MEETINGS, TO_COMPARE, awaited_nodes, have_all_come, rendezvous_fault
 from rowlock.diagnosis.root_cause import format_duration, join_names
 
 MIN_SILENCE = 3.0
 """Seconds without output of any rank before a hang is reported: healthy ranks wait for each other in every step."""
 _ASLEEP = 20.0
 """The same where all ranks sleep, each by itself: a sleep ends, and a healthy program may pause in every round."""
-_MEET, _RETRY = 15.0, 100.0
-"""Seconds for which ranks that have all come may take to meet: connected to each other, and with one that is not. Such a rank may sleep
-until its library tries again: torch's store for up to 90 s."""
+_MEET, _LAST_CALL, _RETRY = 15.0, 45.0, 100.0
+"""Seconds for which ranks that have all come may take to meet: connected to each other; the same where an elastic torchrun waits for more
+nodes than it needs (for 30 s by default); and with one that is not connected. Such a rank may sleep until its library tries again: torch's
+store for up to 90 s."""
 _SENDS, _RECEIVES = {"send", "Send", "send_object_list"}, {"recv", "Recv", "recv_object_list"}
 _FROM_ONE = {"broadcast", "broadcast_object_list", "scatter", "scatter_object_list", "bcast", "Bcast"}
 """Calls that send to one rank, that receive from one, and in which all receive from the same one."""
@@ -276,9 +277,11 @@ def _meeting_verdict(waiting: Sequence[RankObservation], silent: float) -> Verdi
     expected = told.pop() if len(told) == 1 else 0
     ranks = [(look.rank, look.pod, look.rendezvous) for look in waiting]
     far = join_names([look.rank for look in waiting if not look.is_connected], 3)
-    if (come := have_all_come(ranks, expected)) and (since := min(look.together for look in waiting)) < (
-        _RETRY if far else _MEET
-    ):
+    more = awaited_nodes(ranks)
+    limit = _RETRY if far else _LAST_CALL if more else _MEET
+    if (come := have_all_come(ranks, expected)) and (since := min(look.together for look in waiting)) < limit:
+        if more and (len(waiting) == 1 or not far):
+            return Verdict("moving", f"Nothing hangs so far: {more}.")
         return Verdict("moving", _about_to_meet_sentence(waiting, since, far))
     reason, culprits = rendezvous_fault(ranks, expected)
     text = f"The rendezvous is not complete: {reason}"

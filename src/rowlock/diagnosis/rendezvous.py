@@ -58,6 +58,8 @@ class Rendezvous:
     """Its log says that the name `host` does not resolve."""
     nodes: str = ""
     """For a torchrun: its setting of the number of nodes, such as `PET_NNODES=2` or `--nnodes 1:3`."""
+    most: int = 0
+    """For a torchrun: with how many nodes it begins at once; 0 = unknown."""
     standalone: bool = False
 
     @property
@@ -105,13 +107,15 @@ def torchrun_rendezvous(words: Sequence[str], environ: Mapping[str, str]) -> Ren
         option, equals, value = word.partition("=")
         if option in ("--nnodes", "--nnode") and (value or number + 1 < len(words)):
             value = value if equals else words[number + 1]
-            return Rendezvous(_least_nodes(value), nodes=f"--nnodes {value[:_MAX_WORD]}", standalone=standalone)
+            return _of_nodes(f"--nnodes {value[:_MAX_WORD]}", value, standalone)
     value = environ.get("PET_NNODES", "")
-    return (
-        Rendezvous(_least_nodes(value), nodes=f"PET_NNODES={value[:_MAX_WORD]}", standalone=standalone)
-        if value
-        else None
-    )
+    return _of_nodes(f"PET_NNODES={value[:_MAX_WORD]}", value, standalone) if value else None
+
+
+def _of_nodes(setting: str, nodes: str, standalone: bool) -> Rendezvous:
+    """`nodes`: `2`, or `1:3` for an elastic torchrun."""
+    least, _, most = nodes.partition(":")
+    return Rendezvous(_number(least) or 0, nodes=setting, most=_number(most or least) or 0, standalone=standalone)
 
 
 Waiting = Sequence[tuple[str, str, Rendezvous | None]]
@@ -124,6 +128,19 @@ def have_all_come(waiting: Waiting, expected: int = 0) -> bool:
     if torchruns := [found for _, _, found in known if found.nodes]:
         return not torchruns[0].standalone and torchruns[0].size <= len({pod for _, pod, _ in known})
     return not _known_fault(known, len(waiting), expected)[0] and (len(waiting) > 1)
+
+
+def awaited_nodes(waiting: Waiting) -> str:
+    """Of elastic torchruns that have come in the least number, and so may begin, but wait for more: a clause; "" for others."""
+    found = [each for _, _, each in waiting if each is not None and each.nodes]
+    pods = len({pod for _, pod, each in waiting if each is not None})
+    if not found or found[0].standalone or not found[0].size <= pods < found[0].most:
+        return ""
+    came = "1 pod runs one" if pods == 1 else f"{pods} pods run one"
+    return (
+        f"torchrun takes up to {found[0].most} nodes ({found[0].nodes}), and {came}; it waits for more (30 s by default,"
+        " last_call_timeout), and then begins without them"
+    )
 
 
 def rendezvous_fault(waiting: Waiting, expected: int = 0) -> tuple[str, list[str]]:
@@ -238,9 +255,3 @@ def _text(shown: str | None) -> str:
     except (ValueError, RecursionError):
         return ""
     return "".join(c for c in value[:_MAX_WORD] if c.isprintable()) if isinstance(value, str) else ""
-
-
-def _least_nodes(nodes: str) -> int:
-    """The minimum in `2` or `1:3`, for which torchrun waits; 0 when it is not a number."""
-    least = nodes.partition(":")[0]
-    return _number(least) or 0

@@ -32,6 +32,7 @@ from rowlock.diagnostics.rank_processes import (
     loaded_packages,
     read_variables,
 )
+from rowlock.diagnostics.rank_rendezvous import expects_others
 from rowlock.objects import Object, uid
 from rowlock.workloads.frameworks import desired_pods
 from rowlock.workloads.pods import replica_role
@@ -89,6 +90,8 @@ class WatchedJob:
     running_pods: Sequence[RunningPod] = ()
     ranks: list[RankProcess] = field(default_factory=list)
     scanned_at: float = 0.0
+    expects_others: bool = False
+    """It has one pod and one rank, which was told of others, such as a torchrun of two nodes."""
     task: asyncio.Task[None] | None = None
     """The running examination or search."""
     samples: dict[RankProcess, RankSample] = field(default_factory=dict)
@@ -176,16 +179,15 @@ class HangDetector:
             self._report_moving_again(watched, now)
         elif watched.waits and watched.still_since is None:
             self._tell_wait(job, watched, [])
-        if (len(samples) < 2 and desired_pods(watched.job) < 2) or (
-            watched.task is not None and not watched.task.done()
-        ):
+        is_alone = len(samples) < 2 and desired_pods(watched.job) < 2 and not watched.expects_others
+        if is_alone or (watched.task is not None and not watched.task.done()):
             return
         coroutine: Coroutine[None, None, None] | None = None
         if watched.meeting.is_late and watched.still_since is None:
             coroutine = self._report_alone(watched)
         elif self._is_suspicious(watched, now):
             coroutine = self._examine_stacks(job, watched)
-        elif watched.still_since is None and now >= watched.next_search:
+        elif watched.still_since is None and now >= watched.next_search and len(samples) > 1:
             coroutine = self._search_straggler(watched)
         watched.task = tasks.create_task(coroutine) if coroutine is not None else None
 
@@ -336,7 +338,10 @@ def _sample_jobs(jobs: Iterable[WatchedJob]) -> tuple[Mapping[str, dict[RankProc
         now = time.monotonic()
         if now - watched.scanned_at > RESCAN or not all(rank.is_alive for rank in watched.ranks):
             watched.ranks, watched.scanned_at = find_ranks(watched.running_pods), now
-        if len(watched.ranks) > 1 or watched.samples or (watched.ranks and desired_pods(watched.job) > 1):
+            is_single = len(watched.ranks) == 1 and desired_pods(watched.job) < 2
+            watched.expects_others = is_single and expects_others(watched.ranks[0].pid)
+        has_several = len(watched.ranks) > 1 or desired_pods(watched.job) > 1 or watched.expects_others
+        if watched.samples or (watched.ranks and has_several):
             samples[uid(watched.job)] = {rank: _sample_rank(rank, now) for rank in watched.ranks}
     return samples, time.thread_time() - started
 

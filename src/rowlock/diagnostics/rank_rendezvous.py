@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from rowlock.diagnosis.observation import RankObservation
-from rowlock.diagnosis.rendezvous import MEETINGS, Rendezvous, parse_rendezvous, torchrun_rendezvous
+from rowlock.diagnosis.rendezvous import MEETINGS, Rendezvous, expected_ranks, parse_rendezvous, torchrun_rendezvous
 from rowlock.diagnostics.process_sockets import connected_processes
 from rowlock.diagnostics.rank_processes import RankProcess, read_command_line, read_variables
 from rowlock.diagnostics.stack_dumps import dump_variables
 from rowlock.kubelet.files import untrusted
 
+_TORCHRUNS = ("/torchrun", "torch.distributed.run", "torch.distributed.launch")
 _TAIL_BYTES = 16 * 1024
 _MAX_RANKS = 64
 """The most ranks that are examined: enough to see what is wrong with a rendezvous."""
@@ -67,8 +68,14 @@ async def read_rendezvous(ranks: Iterable[RankProcess]) -> dict[int, Rendezvous]
     return found
 
 
+def expects_others(pid: int) -> bool:
+    """Whether the program of this process was told of other ranks: as a torchrun of several nodes, or by WORLD_SIZE or TF_CONFIG."""
+    told = _of_torchrun(pid)
+    return told.size > 1 if told is not None else expected_ranks(read_variables(pid)) > 1
+
+
 def _of_torchrun(pid: int) -> Rendezvous | None:
     words = read_command_line(pid)
-    if not any(word.endswith(("/torchrun", "torch.distributed.run")) for word in words[:4]):
+    if not any(word.endswith(_TORCHRUNS) for word in words[:4]):
         return None
     return torchrun_rendezvous(words, read_variables(pid))

@@ -1,0 +1,35 @@
+"""A job of one rank is watched if that rank was told of others: they may never come."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+from tests.waiting import until
+
+from rowlock.diagnostics.rank_processes import read_command_line
+from rowlock.diagnostics.rank_rendezvous import expects_others
+
+
+@pytest.mark.parametrize(
+    ("words", "environ", "expected"),
+    [
+        (["/env/bin/torchrun", "--nnodes", "2", "train.py"], {}, True),
+        (["/env/bin/torchrun", "--nnodes", "2:4", "train.py"], {}, True),
+        (["/env/bin/torchrun", "--nnodes", "1:2", "train.py"], {}, False),
+        (["/env/bin/torchrun", "train.py"], {"PET_NNODES": "2"}, True),
+        (["/env/bin/torchrun", "train.py"], {"PET_NNODES": "1"}, False),
+        (["train.py"], {"WORLD_SIZE": "2"}, True),
+        (["train.py"], {"WORLD_SIZE": "1"}, False),
+        (["train.py"], {}, False),
+    ],
+)
+def test_who_expects_others(words: list[str], environ: dict[str, str], expected: bool) -> None:
+    command = [sys.executable, "-c", "input()", *words]
+    kept = {key: value for key, value in os.environ.items() if key not in ("PET_NNODES", "WORLD_SIZE", "TF_CONFIG")}
+    with subprocess.Popen(command, env=kept | environ, stdin=subprocess.PIPE) as process:
+        until(lambda: words[-1] in read_command_line(process.pid))
+        assert expects_others(process.pid) is expected
+        process.communicate(b"\n")
