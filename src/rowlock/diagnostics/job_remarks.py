@@ -18,7 +18,7 @@ from rowlock.kubelet.pod.facts import Run
 from rowlock.kubelet.pod.pod_state import PodState
 from rowlock.objects import Object, uid
 from rowlock.training.trainjob.owners import pods_of_workload
-from rowlock.workloads.frameworks import desired_pods
+from rowlock.workloads.frameworks import desired_pods, main_container_name
 from rowlock.workloads.pods import rank_label, replica_index, sort_by_rank
 
 log = logging.getLogger("rowlock.diagnostics")
@@ -73,7 +73,7 @@ class JobRemarks:
         """Check the control group of a program that exited with 0, and queue the logs of its job's ranks once the last has ended."""
         if run.exit is not None and run.exit.helpers_overuse:
             self.add(job, remarks.memory_kills(rank_label(job, pod), run.exit.helpers_overuse))
-        logs = self._logs_to_read(job, pod) if pod["spec"]["containers"][0]["name"] == container else []
+        logs = self._logs_to_read(job, pod) if main_container_name(job, pod) == container else []
         if logs:
             self._unread[uid(job)] = (job, logs)
             self._read_soon()
@@ -95,7 +95,7 @@ class JobRemarks:
     def _log_of_ended(self, job: Object, pod: Object) -> tuple[str, Path] | None:
         """Rank and log of a pod; None while its program runs or has not begun, and when it is not on this machine."""
         pod_state = self._context.pods.get(uid(pod))
-        main_container = pod["spec"]["containers"][0]["name"]
+        main_container = main_container_name(job, pod)
         facts = pod_state.containers.get(main_container) if pod_state is not None else None
         if facts is None or facts.run is None or facts.run.exit is None:
             return None
