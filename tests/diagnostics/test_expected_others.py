@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from typing import cast
 
 import pytest
 from tests.waiting import until
 
+from rowlock.diagnostics.diagnostics import Diagnostics
+from rowlock.diagnostics.hang_detector import HangDetector, WatchedJob
 from rowlock.diagnostics.rank_processes import read_command_line
 from rowlock.diagnostics.rank_rendezvous import expects_others
 
@@ -33,3 +36,10 @@ def test_who_expects_others(words: list[str], environ: dict[str, str], expected:
         until(lambda: words[-1] in read_command_line(process.pid))
         assert expects_others(process.pid) is expected
         process.communicate(b"\n")
+
+
+@pytest.mark.parametrize(("are_agents", "expected"), [(True, True), (False, False)])
+def test_pauses_while_torchrun_was_imported_do_not_delay_the_look(are_agents: bool, expected: bool) -> None:
+    """On a busy machine the import is still for long, and a rank must be still for longer than ever before."""
+    watched = WatchedJob({}, 0.0, still_since=100.0, longest_stillness=60.0, are_agents=are_agents)
+    assert HangDetector(cast(Diagnostics, None))._is_suspicious(watched, 103.0) is expected

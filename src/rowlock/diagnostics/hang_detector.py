@@ -32,7 +32,7 @@ from rowlock.diagnostics.rank_processes import (
     loaded_packages,
     read_variables,
 )
-from rowlock.diagnostics.rank_rendezvous import expects_others
+from rowlock.diagnostics.rank_rendezvous import expects_others, is_torchrun
 from rowlock.objects import Object, uid
 from rowlock.workloads.frameworks import desired_pods
 from rowlock.workloads.pods import replica_role
@@ -90,6 +90,8 @@ class WatchedJob:
     running_pods: Sequence[RunningPod] = ()
     ranks: list[RankProcess] = field(default_factory=list)
     scanned_at: float = 0.0
+    are_agents: bool = False
+    """Its ranks are torchruns that have started none yet: earlier pauses, while they were imported, tell nothing of how long they wait."""
     expects_others: bool = False
     """It has one pod and one rank, which was told of others, such as a torchrun of two nodes."""
     task: asyncio.Task[None] | None = None
@@ -224,7 +226,8 @@ class HangDetector:
         if watched.still_since is None or watched.hang is not None or now < watched.next_look:
             return False
         is_stopped = any(pulse.state == STOPPED for pulse in watched.samples.values())
-        return now - watched.still_since >= (HALTED if is_stopped else max(STILL, GROWTH * watched.longest_stillness))
+        longest = 0.0 if watched.are_agents else watched.longest_stillness
+        return now - watched.still_since >= (HALTED if is_stopped else max(STILL, GROWTH * longest))
 
     async def _examine_stacks(self, job: str, watched: WatchedJob) -> None:
         """Read the stacks and judge them; a hang must be found twice."""
@@ -338,6 +341,7 @@ def _sample_jobs(jobs: Iterable[WatchedJob]) -> tuple[Mapping[str, dict[RankProc
         now = time.monotonic()
         if now - watched.scanned_at > RESCAN or not all(rank.is_alive for rank in watched.ranks):
             watched.ranks, watched.scanned_at = find_ranks(watched.running_pods), now
+            watched.are_agents = bool(watched.ranks) and all(is_torchrun(rank.pid) for rank in watched.ranks)
             is_single = len(watched.ranks) == 1 and desired_pods(watched.job) < 2
             watched.expects_others = is_single and expects_others(watched.ranks[0].pid)
         has_several = len(watched.ranks) > 1 or desired_pods(watched.job) > 1 or watched.expects_others

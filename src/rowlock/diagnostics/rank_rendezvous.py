@@ -76,6 +76,12 @@ def expects_others(pid: int) -> bool:
 
 def _of_torchrun(pid: int) -> Rendezvous | None:
     words = read_command_line(pid)
-    if not any(word.endswith(_TORCHRUNS) for word in words[:4]):
-        return None
-    return torchrun_rendezvous(words, read_variables(pid))
+    return torchrun_rendezvous(words, read_variables(pid)) if _starts_ranks(words) else None
+
+
+def is_torchrun(pid: int) -> bool:
+    return _starts_ranks(read_command_line(pid))
+
+
+def _starts_ranks(words: Sequence[str]) -> bool:
+    return any(word.endswith(_TORCHRUNS) for word in words[:4])

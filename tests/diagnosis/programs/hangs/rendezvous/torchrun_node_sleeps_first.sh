@@ -2,7 +2,8 @@
 # needs = ["torch"]
 # start = "PyTorchJob"
 # command = "sh {program}"
-# after = "launching"
+# after = "Starting elastic_operator"
+# env = {LOGLEVEL = "INFO"}
 # who = ["worker-0", "rank 1"]
 # says = [["rank 1", "worker-0"], "sleep 600", ["2 nodes", "rendezvous"]]
 # ///

@@ -2,7 +2,8 @@
 # needs = ["torch"]
 # start = "PyTorchJob"
 # command = "sh {program}"
-# after = "launching"
+# after = "Starting elastic_operator"
+# env = {LOGLEVEL = "INFO"}
 # everyone = true
 # says = ["torchrun waits for 2 nodes", "--rdzv-id"]
 # ///
