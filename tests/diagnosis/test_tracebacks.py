@@ -144,6 +144,13 @@ def test_an_error_above_a_summary_of_many_lines_is_told_where_python_may_have_le
     assert last_words(log, code) == said
 
 
+def test_an_error_after_which_a_loop_went_on_is_not_told() -> None:
+    steps = "".join(stamped(2 + n // 2, f"step {n} loss {1 / (n + 1):.3f}") for n in range(12))
+    log = stamped(1, PLAIN) + steps + stamped(8, "accuracy 0.41 is below 0.60")
+    assert find_error(log, code=1) is None
+    assert last_words(log, 1) == "accuracy 0.41 is below 0.60"
+
+
 def test_a_lost_peer_above_such_a_summary_is_no_cause() -> None:
     found = find_error(stamped(1, ECHO.replace("[rank0]: ", "")) + SUMMARY, code=1)
     assert found is not None and found.secondary

@@ -45,6 +45,8 @@ _FAILED_TEST = re.compile(r"(?:FAILED|ERROR) (\S+::\S.*?)(?: - (.*))?$")
 _TESTS_END = re.compile(r"(?:=+ )?(?:\d+ \w+, )*\d+ (?:failed|errors?)\b.* in [\d.]+s\b")
 """Lines of pytest: one test in the summary, and the last line."""
 _ERROR_WORDS = re.compile(r"\b(?:error|fatal|failed|cannot|unable|not found|no such|denied|aborted)\b", re.IGNORECASE)
+_NUMBERS, _LOOP = re.compile(r"\d+(?:\.\d+)?"), 5
+"""Numbers in a line, and how many lines that differ in them alone show that a loop goes on."""
 _LAST_WORDS = 10
 """Lines that a program may still write between a fatal error that it printed itself and its end (`training failed`)."""
 _LAST_WORDS_TIME = 2.0
@@ -84,10 +86,22 @@ def find_error(log: str, signal: int = 0, code: int = 0) -> LoggedError | None:
 
 def last_words(log: str, code: int) -> str:
     """The last line of a log in which `find_error` finds none. Python leaves with 1 after an error, and a tracker of experiments may print its
-    summary below it; but a program may also handle an error and leave with 1 later. So what it had logged is told, not blamed."""
+    summary below it; but a program may also handle an error and leave with 1 later. So what it had logged is told, not blamed; and not told
+    where the program's loop went on afterwards."""
     lines, words = split_lines(log), last_line(log)
-    handled = [found.error for found in find_uncaught(lines)] if code == 1 and words else []
+    found = find_uncaught(lines) if code == 1 and words else []
+    handled = [each.error for each in found if not _looped_on(lines, each)]
     return f"{words}; the last error in its log, which it may have handled: {handled[-1]}" if handled else words
+
+
+def _looped_on(lines: Sequence[LogLine], found: Traceback) -> bool:
+    """Whether the program wrote several lines over some seconds after this error that differ in numbers alone, so that a loop went on. What
+    is written at exit has no such lines, or writes them at once."""
+    times: dict[str, list[float]] = {}
+    for at, text in lines[found.end :]:
+        if is_program_line(text) and _NUMBERS.search(text):
+            times.setdefault(_NUMBERS.sub("#", text), []).append(at)
+    return any(len(each) >= _LOOP and each[-1] - each[0] > _LAST_WORDS_TIME for each in times.values())
 
 
 def _without_printed(lines: Sequence[LogLine], uncaught: Sequence[Traceback]) -> list[Traceback]:
