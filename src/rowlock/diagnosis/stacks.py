@@ -43,6 +43,8 @@ NO_CALL = "py-spy saw no call of Python in it"
 """Why a Python process has no stack: its program has not begun, or has ended and a library's shutdown (MPI's) keeps the process."""
 NO_INTERPRETER = "Failed to find a python interpreter"
 """py-spy's error for an interpreter that is gone."""
+NO_FILE = "No such file or directory"
+"""py-spy's error for a process whose files are not there yet, or no longer: it starts or ends."""
 _LIBRARY_PATHS = ("/site-packages/", "/dist-packages/", "/lib/python3", "<frozen ", "<string>")
 
 

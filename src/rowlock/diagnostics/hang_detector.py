@@ -19,7 +19,7 @@ from rowlock.diagnosis import remarks
 from rowlock.diagnosis.observation import STOPPED, RankObservation, Verdict
 from rowlock.diagnosis.remarks import missing_for_group
 from rowlock.diagnosis.root_cause import format_duration
-from rowlock.diagnosis.stacks import NO_CALL, Stack
+from rowlock.diagnosis.stacks import NO_CALL, NO_FILE, Stack
 from rowlock.diagnosis.stragglers import find_straggler
 from rowlock.diagnostics import stack_dumps
 from rowlock.diagnostics.diagnostics import Diagnostics
@@ -252,7 +252,7 @@ class HangDetector:
             return
         if verdict.kind in ("slow", "behind"):
             self._report_straggler(watched, verdict)
-        if still_seconds < _ENDING and all(look.blind == NO_CALL for look in observations):
+        if still_seconds < _ENDING and all(look.blind == NO_CALL or NO_FILE in look.blind for look in observations):
             return  # Python is starting or exiting, which may take long on a busy machine
         if verdict.kind == "blind" and watched.last_output and _is_any_idle(watched, observations):
             watched.reported_ranks.add(BLIND)

@@ -2,7 +2,8 @@
 # needs = ["torch"]
 # start = "PyTorchJob"
 # command = "sh -c 'echo launching; exec torchrun --nnodes 3 --rdzv-backend c10d --rdzv-endpoint $MASTER_ADDR:$MASTER_PORT {program}'"
-# after = "launching"
+# after = "Starting elastic_operator"
+# env = {LOGLEVEL = "INFO"}
 # says = ["3 nodes"]
 # never = ["message between them was lost"]
 # ///

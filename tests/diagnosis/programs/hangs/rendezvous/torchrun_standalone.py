@@ -2,7 +2,8 @@
 # needs = ["torch"]
 # start = "PyTorchJob"
 # command = "sh -c 'echo launching; exec torchrun --standalone --nproc-per-node 2 {program}'"
-# after = "launching"
+# after = "Starting elastic_operator"
+# env = {LOGLEVEL = "INFO"}
 # says = ["2 nodes", "PET_NNODES"]
 # never = ["message between them was lost"]
 # ///
