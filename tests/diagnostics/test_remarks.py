@@ -340,6 +340,30 @@ def test_what_the_kernel_counted_tells_whether_ranks_may_have_met(
     assert counters.are_surely_alone(at_end) is alone
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "alone"),
+    [
+        (
+            TcpOpens(3, 2),
+            TcpOpens(4, 0),
+            False,
+        ),  # JAX's coordinator and its client, each of which asks the API server, too
+        (TcpOpens(1, 1), TcpOpens(1, 1), True),  # a store of its own in each
+        (TcpOpens(2, 2), TcpOpens(2, 0), False),  # the coordinator is its own client, too
+        (TcpOpens(2, 1), TcpOpens(1, 1), False),  # one downloads something, or joins the other, which does
+        (TcpOpens(2, 1), TcpOpens(0, 0), True),  # nobody else accepted anything, and nobody else left
+        (TcpOpens(3, 0), TcpOpens(4, 0), True),  # both download something, and nobody came
+        (TcpOpens(3, 2, 1), TcpOpens(2, 1, 1), True),  # attempts that failed led nowhere
+    ],
+)
+def test_connections_to_a_third_one_hide_none_between_ranks(
+    monkeypatch: pytest.MonkeyPatch, first: TcpOpens, second: TcpOpens, alone: bool
+) -> None:
+    """Two JAX processes that had met were told that each works alone: their questions to the API server outnumbered what was accepted."""
+    monkeypatch.setattr(connection_counters, "read_opens", {-1: first, -2: second}.get)
+    assert ConnectionCounters(files={"a": -1, "b": -2}).are_surely_alone() is alone
+
+
 def test_a_connection_is_counted_after_the_end_of_its_process() -> None:
     """Needs root, or user namespaces that an ordinary user may make."""
     apart = ["unshare", *([] if os.geteuid() == 0 else ["--user", "--map-root-user"]), "--net"]

@@ -18,9 +18,10 @@ class TcpOpens:
     accepted: int = 0
     failed: int = 0
 
-    def has_accepted_others_since(self, before: TcpOpens) -> bool:
-        """Whether it has accepted more connections since then than it can have made to itself."""
-        return self.accepted - before.accepted > (self.opened - self.failed) - (before.opened - before.failed)
+    def opened_elsewhere_since(self, before: TcpOpens) -> int:
+        """How many more connections it has opened since then than it has accepted: those that surely left it. Negative: as many were surely
+        others'."""
+        return (self.opened - self.failed) - (before.opened - before.failed) - (self.accepted - before.accepted)
 
 
 @dataclass(slots=True)
@@ -42,12 +43,14 @@ class ConnectionCounters:
         """Whether nothing that was counted since the last look can be a connection between pods. At the end, whatever was accepted then may
         be one."""
         now = {pod: found for pod, fd in list(self.files.items()) if (found := read_opens(fd)) is not None}
-        pairs = [(found, self.before.get(pod, TcpOpens())) for pod, found in now.items()]
+        earlier = {pod: self.before.get(pod, TcpOpens()) for pod in now}
         self.before |= now
-        return not any(
-            found.has_accepted_others_since(before) or (at_end and found.accepted > before.accepted)
-            for found, before in pairs
-        )
+        elsewhere = {pod: now[pod].opened_elsewhere_since(before) for pod, before in earlier.items()}
+        accepting = {pod for pod, before in earlier.items() if now[pod].accepted > before.accepted}
+        if (at_end and accepting) or min(elsewhere.values(), default=0) < 0:
+            return False
+        leaving = {pod for pod, count in elsewhere.items() if count > 0}
+        return not any(leaving - {pod} for pod in accepting)  # else what left the one may have come to the other
 
     def close(self) -> None:
         while self.files:
