@@ -12,7 +12,7 @@ from rowlock.training.trainjob.owners import with_replicated_jobs
 from rowlock.workloads import pods as ranks
 from rowlock.workloads.frameworks import desired_pods, ranked_job, replica_specs
 from rowlock.workloads.objects import cron_job_of
-from rowlock.workloads.phase import phase_and_message, phase_of, waiting_step
+from rowlock.workloads.phase import join_sentences, phase_and_message, phase_of, waiting_step
 
 STEP = "trainer.kubeflow.org/trainjob-ancestor-step"
 
@@ -241,3 +241,11 @@ def test_a_failed_step_is_told_with_what_waits_for_it() -> None:
         "s-fetch-0-0-abcde ended with exit code 3. The next pod is made after a delay of 10 s that doubles with each failure "
         "(1 pod has failed, 6 may). node starts when fetch has completed.",
     )
+
+
+def test_a_message_without_a_full_stop_gets_one_before_the_next_sentence() -> None:
+    """Of a step that could not be pulled: "…: `rowlock image add x --host` node starts when …"."""
+    step = "node starts when data has completed."
+    assert join_sentences("Back-off pulling image `x`", "", step) == f"Back-off pulling image `x`. {step}"
+    assert join_sentences("It failed.", step) == f"It failed. {step}"
+    assert join_sentences("no image", "") == "no image" and join_sentences("", "") == ""

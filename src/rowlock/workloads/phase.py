@@ -370,8 +370,9 @@ def _explanation(
 
 
 def join_sentences(*sentences: str) -> str:
-    """Those that are not empty, as one text."""
-    return " ".join(filter(None, sentences))
+    """Those that are not empty, as one text. A message of a kubelet has no full stop; one that another sentence follows gets it."""
+    *before, last = list(filter(None, sentences)) or [""]
+    return " ".join([*(text if text[-1] in ".!?" else f"{text}." for text in before), last])
 
 
 def waiting_step(job: Object, pods: Sequence[Object]) -> str:
