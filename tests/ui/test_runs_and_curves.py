@@ -55,6 +55,22 @@ def test_runs_are_listed_and_drawn_when_their_workloads_are_gone(ui: Ui) -> None
     ui.pictures("run")
 
 
+def test_small_numbers_are_drawn_as_such(ui: Ui) -> None:
+    """A learning rate that is rounded to two decimals is 0."""
+    draws = "import sys\nfor step in range(5): print(f'step={step} lr={sys.argv[1]}', flush=True)"
+    for name, rate in (("usual", "0.003"), ("tiny", "1e-05")):
+        ui.site.run(name, draws, "-p", "team-a", argv=(rate,), waits=True)
+    ui.page.get_by_role("link", name="Runs").click()
+    for name in ("usual", "tiny"):
+        ui.page.get_by_role("checkbox", name=f"Choose {name}").check()
+    ui.page.get_by_role("button", name="COMPARE 2").click()
+    curves = ui.page.get_by_role("region", name="lr", exact=True)
+    expect(curves).to_contain_text("usual 0.003")
+    expect(curves).to_contain_text("tiny 0.00001")
+    told = ui.cluster.run("rowlock", "diff", "-p", "team-a", "usual", "tiny")
+    assert re.search(r"lr +0\.003 +(-> +)?1e-05", told), told
+
+
 def test_the_rank_that_failed_is_marked_in_the_merged_log(ui: Ui) -> None:
     run(ui, "fails", RANK_1_FAILS, "--nnodes", "2")
     expect(ui.row("fails")).to_contain_text("Failed")
