@@ -5,6 +5,7 @@ Level, not edge: what was judged is on the job, so that a new server judges noth
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -111,18 +112,19 @@ class Retries:
             if cause.is_secondary and looks < _LOOKS:
                 self._look_soon(objects.uid(job), _NEXT_LOOK, looks + 1)
                 break
-            decided = decide(rules, await self._facts(job, cause, rules), decided)
+            facts = await self._facts(job, cause, rules)
+            decided = await asyncio.to_thread(decide, rules, facts, decided)  # many patterns take a tenth of a second
         if decided.sentence != before.sentence or decided.stops:
             await self._api.patch(
                 kinds.by_object(job), *objects.key(job), decision_patch(job, decided), type="merge", options=_OPTIONS
             )
 
     async def _facts(self, job: Object, cause: RankFailure, rules: RetryRules) -> FailureFacts:
-        lines = await self._read_log(job, cause) if rules.needs_log else []
-        return FailureFacts(causes_of(cause), cause.code, cause.finished, lines)
+        log_end = await self._read_log(job, cause) if rules.needs_log else ""
+        return FailureFacts(causes_of(cause), cause.code, cause.finished, log_end)
 
-    async def _read_log(self, job: Object, cause: RankFailure) -> list[str]:
-        """The end of the log of a run that failed; [] if it is not there any more."""
+    async def _read_log(self, job: Object, cause: RankFailure) -> str:
+        """The end of the log of a run that failed; "" if it is not there any more."""
         pod = next((one for one in self._cache.own_pods(objects.uid(job)) if objects.name(one) == cause.pod), None)
         statuses = objects.dig(pod, "status.containerStatuses", []) if pod else []
         count = int(statuses[0].get("restartCount") or 0) if statuses else cause.run
@@ -137,7 +139,7 @@ class Retries:
         except ApiError as error:
             log.info("the log of %s is not read for the rules of its retries: %s", cause.pod, error.message)
         text = b"".join(pieces)[-_LOG_BYTES:].decode(errors="replace")
-        return [line[:_LINE] for line in text.splitlines()[-_LINES:]]
+        return "\n".join(line[:_LINE] for line in text.splitlines()[-_LINES:])
 
 
 def _is_judged(job: Object) -> bool:
