@@ -34,10 +34,10 @@ class OddApi:
 def test_an_odd_object_costs_itself(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     real = InformerCache._index
 
-    def index(self: InformerCache, kind: Any, key: Any, obj: Any) -> None:
+    def index(self: InformerCache, kind: Any, key: Any, previous: Any, obj: Any) -> None:
         if obj["metadata"]["name"] == "odd":
             raise TypeError("odd")
-        real(self, kind, key, obj)
+        real(self, kind, key, previous, obj)
 
     async def main() -> None:
         cache = InformerCache(cast(Any, OddApi()))

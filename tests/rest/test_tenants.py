@@ -46,6 +46,7 @@ from rowlock.rest.routes import ROUTES, paths_served
 from rowlock.rest.visible_cache import VisibleCache
 from rowlock.storage import bootstrap
 from rowlock.storage.store import Store
+from rowlock.workloads.objects import WORKLOAD_ID
 
 OWNER = "owner-owner-owner-owner"
 TYPIST, PASSWORD = "typist" * 8, "correct horse"
@@ -518,6 +519,34 @@ def test_what_is_deleted_stays_whose_it_was(person: str, own: int) -> None:
         assert (await tenancy.ask(token, "GET", "/api/v1/hours")).json()["rows"] == []
         assert (await tenancy.ask(token, "GET", f"/api/v1/workloads/{mine}")).status_code == 404
         assert (await tenancy.ask(OWNER, "GET", f"/api/v1/workloads/{mine}")).status_code == 200
+
+    play(check)
+
+
+def test_a_job_of_another_project_with_the_id_of_ones_own_hides_nothing() -> None:
+    """Neither while both are there, whichever the server has seen first (as after a restart), nor when both are gone."""
+
+    async def check(tenancy: Tenancy) -> None:
+        async def answers() -> list[tuple[int, str]]:
+            paths = ("/api/v1/workloads/twice", "/api/v1/runs/twice")
+            found = [await tenancy.ask("editor" * 8, "GET", path) for path in paths]
+            return [(answer.status_code, answer.json().get("name")) for answer in found]
+
+        homes = {f"runai-{THEIRS}-{MARK}": "forged", "runai-mine-plain": "own"}
+        for namespace, name in homes.items():
+            job = tenancy.store.view.all(kinds.PYTORCHJOB, namespace)[0]
+            meta = {"namespace": namespace, "name": name, "labels": {**job["metadata"]["labels"], WORKLOAD_ID: "twice"}}
+            made = await tenancy.store.create(kinds.PYTORCHJOB, {**job, "metadata": meta})
+            while not tenancy.rest.cache.has_job(made["metadata"]["uid"]):
+                await asyncio.sleep(0.01)
+        assert await answers() == [(200, "own")] * 2
+        marked = await tenancy.ask("editor" * 8, "PATCH", "/api/v1/runs/twice", {"note": "mine"})
+        assert marked.status_code == 200, marked.text
+        for namespace, name in reversed(homes.items()):
+            await tenancy.store.delete(kinds.PYTORCHJOB, namespace, name)
+            assert await answers() == [(200, "own")] * 2, name
+        marked = await tenancy.ask("editor" * 8, "PATCH", "/api/v1/runs/twice", {"note": "still mine"})
+        assert marked.status_code == 200 and marked.json()["note"] == "still mine", marked.text
 
     play(check)
 

@@ -21,6 +21,7 @@ from rowlock.objects import Key, Object
 from rowlock.rest.cluster_view.change_listeners import ChangeListeners
 from rowlock.rest.cluster_view.parts import Parts, is_replaced
 from rowlock.rest.cluster_view.reflector import Reflector
+from rowlock.rest.cluster_view.workload_ids import WorkloadIds
 from rowlock.rest.creation_order import CreationOrder, SortKey
 from rowlock.rest.list_rows.object_facts import CardMemory, group_owner
 from rowlock.rest.list_rows.workload_rows import WorkloadRow
@@ -69,7 +70,7 @@ class InformerCache:
         self._jobs: dict[str, tuple[Kind, Key]] = {}
         self._left: tuple[str, Object] | None = None
         """The job whose deletion is being told, by its uid, in its last state."""
-        self._ids: dict[str, str] = {}
+        self._ids = WorkloadIds()
         self._parts = Parts(self._view.get)
         self._phases: dict[str, str] = {}
         self._statuses: dict[str, WorkloadStatus] = {}
@@ -129,11 +130,11 @@ class InformerCache:
         if previous is not None and is_replaced(kind, previous, obj):
             self._drop_object(kind, key, previous)
             previous = None
-        self._index(kind, key, obj)
+        self._index(kind, key, previous, obj)
         if kind == kinds.NODE:
             self._note_cards(key.name, previous, obj)
 
-    def _index(self, kind: Kind, key: Key, obj: Object) -> None:
+    def _index(self, kind: Kind, key: Key, previous: Object | None, obj: Object) -> None:
         owner = (objects.controller_of(obj) or {}).get("uid", "")
         if is_part(kind, obj):
             self._parts.add(kind, obj)
@@ -144,9 +145,7 @@ class InformerCache:
                 self._listing.add(self._sort_key(obj), self._rows_by_uid[owner])
                 self._visible = None
             self._jobs[owner] = kind, key
-            identity = runai_json.workload_id(obj)
-            if self._ids.get(identity) not in self._jobs or self._ids[identity] == owner:
-                self._ids[identity] = owner  # a label with the id of another job does not take that id away
+            self._ids.note(previous, obj)
         elif kind == kinds.POD and owner:
             self._parts.add_pod(owner, key)
         elif kind == kinds.POD_GROUP:
@@ -170,8 +169,7 @@ class InformerCache:
             self._left = owner, self._parts.complete(obj)
             self._jobs.pop(owner, None)
             self._rows_by_uid.pop(owner, None)
-            if self._ids.get(runai_json.workload_id(obj)) == owner:
-                del self._ids[runai_json.workload_id(obj)]
+            self._ids.forget(obj)
             self._listing.remove(self._sort_key(obj))
             self._visible = None
         elif kind == kinds.POD and owner:
@@ -309,8 +307,14 @@ class InformerCache:
         return self._cards.of(node)
 
     def job_uid(self, identifier: str) -> str:
-        """The uid of the job with this workload id or uid; "" when there is none."""
-        return self._ids.get(identifier) or (identifier if identifier in self._jobs else "")
+        """The uid of the job with this uid or workload id; "" when there is none."""
+        return next(iter(self.uids_claimed(identifier)), "")
+
+    def uids_claimed(self, identifier: str) -> list[str]:
+        """The uids of the jobs that have this uid or workload id, at most one of a namespace; the oldest first."""
+        labelled = [uid for uid in self._ids.uids(identifier) if uid != identifier and uid in self._jobs]
+        labelled.sort(key=lambda uid: self._rows_by_uid[uid].created_at)
+        return [identifier, *labelled] if identifier in self._jobs else labelled
 
     def workload(self, uid: str) -> Workload | None:
         """The workload of this job; None when the job is gone or belongs to no project."""

@@ -109,8 +109,10 @@ class VisibleCache(InformerCache):
         return [row.uid for row in self.rows()]
 
     def job_uid(self, identifier: str) -> str:
-        uid = self._base.job_uid(identifier)
-        return uid if uid and self.workload(uid) else ""
+        return next(iter(self.uids_claimed(identifier)), "")
+
+    def uids_claimed(self, identifier: str) -> list[str]:
+        return [uid for uid in self._base.uids_claimed(identifier) if self.workload(uid)]
 
     def workload(self, uid: str) -> Workload | None:
         workload = self._base.workload(uid)

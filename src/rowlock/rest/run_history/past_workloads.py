@@ -96,17 +96,27 @@ def is_visible(call: RestCall, record: RunRecord, verb: str = "get") -> bool:
     return call.rights.allows(verb, kind, namespace, name=record.name if verb == "get" else "")
 
 
-def _read_past(connection: sqlite3.Connection, identifier: str) -> PastRun | None:
-    where = "WHERE id = ? OR uid = ?"
-    record = next(database.read_runs(connection, where, (identifier, identifier)), None)
+def _read_past(connection: sqlite3.Connection, uid: str) -> PastRun | None:
+    record = next(database.read_runs(connection, "WHERE uid = ?", (uid,)), None)
     return None if record is None else PastRun(record, database.read_pods(connection, record.uid))
+
+
+async def _find_uid(call: RestCall, identifier: str) -> str:
+    """The job's uid of the run with this workload id or uid that the caller may see; "" if there is none. Anybody may write a label with
+    another run's id: it hides that run from nobody. Of several runs, the newest in the namespace that had the id first."""
+    where = "WHERE id = ? OR uid = ?"
+    records = await ask_archive(call, database.read_headers, where, (identifier, identifier)) or []
+    seen = [record for record in records if is_visible(call, record)]
+    by_uid = next((record.uid for record in seen if record.uid == identifier), "")
+    return by_uid or next((record.uid for record in seen if record.namespace == seen[-1].namespace), "")
 
 
 async def find_past(call: RestCall, identifier: str) -> PastRun | None:
     """The recorded run with this workload id or job uid; None if there is none that the caller may see. Raises Forbidden if the
     caller lacks the route's right."""
     await catch_up(call)
-    run = await ask_archive(call, _read_past, identifier)
+    uid = await _find_uid(call, identifier)
+    run = await ask_archive(call, _read_past, uid) if uid else None
     if run is None or not run.record.body.get("job") or not is_visible(call, run.record):
         return None
     if (kind := kind_of(run.record)) is not None:
