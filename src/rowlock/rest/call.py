@@ -200,6 +200,8 @@ class AppContext:
     """Turns of users to ask the planner, one question at a time: each computes plans of the whole cluster."""
     drawing: FairTurns = field(default_factory=lambda: FairTurns(2))
     """Turns of users to have the points of a sweep drawn: a random search of many parameters takes a second of a thread."""
+    archive_reads: FairTurns = field(default_factory=lambda: FairTurns(2))
+    """Turns of users to have many runs of the archive read: ten thousand of them take seconds of a thread."""
     reserved_checkpoints: CheckpointReservations = field(default_factory=dict)
     """Checkpoint directories of jobs that requests are about to start, for all requests."""
     list_items: ListItems = field(default_factory=ListItems)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -12,6 +15,8 @@ from tests.rest.run_history.test_past_runs import give_pod, remove, submit
 
 from rowlock import kinds
 from rowlock.cli.usage import hours as command
+from rowlock.rest.hours import routes
+from rowlock.rest.run_history import past_workloads
 
 GPUS = {"gpuDevicesRequest": 1}
 
@@ -119,3 +124,28 @@ def test_a_spreadsheet_computes_no_name(capsys: pytest.CaptureFixture[str]) -> N
     assert (
         found["gpuHoursIdle"] == "" and found["gpusSimulated"] == "false" and json.loads(found["gpuHoursUsed"]) == 12.34
     )
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "path"),
+    [(routes, "read_hours", "/api/v1/hours"), (past_workloads, "_read_rows", "/api/v1/workloads?deleted=true")],
+)
+def test_a_user_has_one_question_at_a_time_that_reads_many_runs(
+    world: World, monkeypatch: pytest.MonkeyPatch, module: Any, name: str, path: str
+) -> None:
+    """Each takes a thread for seconds, of which the server has few: with ten questions at once all others waited."""
+    submit(world)
+    ask(world)  # the archive begins its file with the first run
+    both, have_met = threading.Barrier(2), list[bool]()
+
+    def read(*_: Any) -> list[Any]:
+        with contextlib.suppress(threading.BrokenBarrierError):
+            both.wait(0.5)
+            have_met.append(True)
+        return []
+
+    monkeypatch.setattr(module, name, read)
+    with ThreadPoolExecutor(3) as pool:
+        answers = list(pool.map(world.client.get, [path] * 3))
+    assert [answer.status_code for answer in answers] == [200] * 3
+    assert not have_met and both.broken

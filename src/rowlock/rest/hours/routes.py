@@ -83,7 +83,8 @@ async def _read(call: RestCall, window: Window) -> list[RunHours]:
         {name: call.context.cache.card_memory(name) for name in names},
         frozenset(objects.name(node) for node in nodes if has_simulated_gpus(node)),
     )
-    return await ask_archive(call, read_hours, window, places, known, await _live_usage(call)) or []
+    async with call.context.archive_reads.take(call.user):
+        return await ask_archive(call, read_hours, window, places, known, await _live_usage(call)) or []
 
 
 async def _visible_places(call: RestCall, window: Window) -> list[Place]:

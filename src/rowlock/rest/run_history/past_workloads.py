@@ -271,7 +271,9 @@ async def deleted_workloads(call: RestCall, query: list_query.Query) -> list[ans
     """Run:ai's JSON of deleted workloads, filtered and sorted, newest first by default."""
     await catch_up(call)
     where, values = _narrow(query)
-    rows = await ask_archive(call, lambda d: _read_rows(d, f"WHERE deleted IS NOT NULL {where}", values)) or []
+    where = f"WHERE deleted IS NOT NULL {where}"
+    async with call.context.archive_reads.take(call.user):
+        rows = await ask_archive(call, _read_rows, where, values) or []
     bodies = [body for record, body in rows if is_visible(call, record, "list")]
     return list(list_query.select_rows(bodies, query, _READERS))
 
