@@ -1,12 +1,17 @@
 """Retention of the archive by age and size: ended runs are removed completely, the oldest first.
 
-The archive keeps a note of when it last removed runs, and which."""
+By size those of the project that takes most go first, so that nobody pushes out the runs of others, and a project's favourites last. The
+archive keeps a note of when it last removed runs, and which."""
 
 from __future__ import annotations
 
+import heapq
 import sqlite3
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
+from typing import NamedTuple
 
 from rowlock import objects
 from rowlock.archive.database import MARKED, MARKS, WRITES, Statement, put_marks, put_note, read_marks
@@ -15,6 +20,7 @@ DEFAULT_AGE = 90 * 86400.0
 DEFAULT_SIZE = 4 << 30
 CUT_NOTE = "cut"
 _RUNS_PER_STEP = 100
+_RUNS_PER_LOOK = 10
 _NO_FAVOURITE = f"AND uid NOT IN ({MARKED} AND json_extract({MARKS}, '$.favourite'))"
 _TARGET = 0.9
 """The share of the allowed size that a cut leaves, so that the next one is not due at once."""
@@ -43,10 +49,48 @@ def stored_bytes(database: sqlite3.Connection) -> int:
     return int((pages - free) * size + files)
 
 
-def oldest_runs(database: sqlite3.Connection, count: int) -> list[str]:
-    """The uids of up to `count` ended runs, the earliest end first; running ones and favourites are always kept."""
-    sql = f"SELECT uid FROM runs WHERE (finished IS NOT NULL OR deleted IS NOT NULL) {_NO_FAVOURITE} ORDER BY coalesce(finished, deleted) LIMIT ?"
-    return [uid for (uid,) in database.execute(sql, (count,))]
+class StoredRun(NamedTuple):
+    """What a run takes up. `place`: its namespace, by uid; `ended`: when it did, None while it runs."""
+
+    uid: str
+    place: str
+    size: int
+    ended: float | None
+    is_favourite: bool
+
+
+def stored_runs(database: sqlite3.Connection) -> list[StoredRun]:
+    """All runs. Raises sqlite3.Error."""
+    sizes = defaultdict[str, int](int)
+    for table, size in (("pods", "length(body)"), ("logs", "stored"), ("samples", "length(body)")):
+        for uid, total in database.execute(f"SELECT run_uid, sum({size}) FROM {table} GROUP BY run_uid"):
+            sizes[uid] += total
+    favourites = {uid for (uid,) in database.execute(f"{MARKED} AND json_extract({MARKS}, '$.favourite')")}
+    sql = "SELECT uid, coalesce(nullif(namespace_uid, ''), namespace), length(body), coalesce(finished, deleted) FROM runs"
+    return [
+        StoredRun(uid, place, size + sizes[uid], ended, uid in favourites)
+        for uid, place, size, ended in database.execute(sql)
+    ]
+
+
+def removal_order(runs: Iterable[StoredRun]) -> Iterator[str]:
+    """The uids of ended runs in the order in which they go: each time one of the place that takes most then, the earliest end first,
+    favourites last."""
+    sizes, ended = defaultdict[str, int](int), defaultdict[str, list[StoredRun]](list)
+    for run in runs:
+        sizes[run.place] += run.size
+        if run.ended is not None:
+            ended[run.place].append(run)
+    for own in ended.values():
+        own.sort(key=lambda run: (run.is_favourite, run.ended), reverse=True)
+    largest = [(-sizes[place], place) for place in ended]
+    heapq.heapify(largest)
+    while largest:
+        size, place = heapq.heappop(largest)
+        run = ended[place].pop()
+        yield run.uid
+        if ended[place]:
+            heapq.heappush(largest, (size + run.size, place))
 
 
 def cut(
@@ -73,7 +117,8 @@ def cut(
     while uids := expired_runs(database, retention, now):
         removed += remove(uids)
     if stored_bytes(database) > retention.size:
-        while stored_bytes(database) > retention.size * _TARGET and (uids := oldest_runs(database, 10)):
+        order = removal_order(stored_runs(database))
+        while stored_bytes(database) > retention.size * _TARGET and (uids := list(islice(order, _RUNS_PER_LOOK))):
             removed += remove(uids)
     if removed:
         database.execute("PRAGMA incremental_vacuum")
