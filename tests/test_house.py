@@ -326,6 +326,20 @@ def test_digits_are_ascii(path: Path) -> None:
             assert ".isascii()" in line, f"{identity(path)}: {line.strip()}: use is_digits"
 
 
+@pytest.mark.parametrize("path", MODULES, ids=identity)
+def test_json_of_others_may_be_nested_without_end(path: Path) -> None:
+    """What does not expect it fails for everybody: a ConfigMap of one tenant once made each submit of all others a 500."""
+    if path.relative_to(PACKAGE).parts[0] in ("cli", "sdk", "runtime"):
+        return  # they read what their own server says
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.Try) and any("json.loads(" in ast.unparse(one) for one in node.body):
+            caught = " ".join(ast.unparse(handler.type) for handler in node.handlers if handler.type)
+            bare = "ValueError" in caught or "JSONDecodeError" in caught
+            assert not bare or "RecursionError" in caught, (
+                f"{identity(path)}:{node.lineno} does not expect RecursionError"
+            )
+
+
 def test_no_import_cycles() -> None:
     """Inside functions, too, and for types alone: two modules that need each other are one, or lack a third."""
     names = {".".join(["rowlock", *p.relative_to(PACKAGE).with_suffix("").parts]): p for p in MODULES}

@@ -4,6 +4,7 @@ Objects are values: never change one that came from an `Api` or a `View`. `with_
 unchanged branches. Times inside objects are RFC 3339 text; `now` arguments are seconds since the epoch.
 """
 
+import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
@@ -18,7 +19,7 @@ R = TypeVar("R")
 Object = dict[str, Any]
 """A Kubernetes object as JSON. Treat as read-only unless you made it yourself."""
 MAX_PATCH_DEPTH = 100
-"""The deepest nesting of a merge patch; no object of the API is nearly as deep."""
+"""The deepest nesting of a merge patch, and of JSON in texts; no object of the API is nearly as deep."""
 
 
 def copy_json(value: Any) -> Any:
@@ -26,6 +27,22 @@ def copy_json(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: copy_json(inner) for name, inner in value.items()}
     return [copy_json(inner) for inner in value] if isinstance(value, list) else value
+
+
+def written_json(text: object) -> Any:
+    """The JSON that somebody has written into an annotation or a ConfigMap; None if it is none, or is nested deeper than anything of ours:
+    functions that copy or encode such a value raise RecursionError, and fail for all users."""
+    try:
+        found = json.loads(str(text or "null"))
+    except (ValueError, RecursionError):
+        return None
+    level = [found]
+    for _ in range(MAX_PATCH_DEPTH + 1):
+        containers = [inner for inner in level if isinstance(inner, (dict, list))]
+        if not containers:
+            return found
+        level = [inner for outer in containers for inner in (outer.values() if isinstance(outer, dict) else outer)]
+    return None
 
 
 class Key(NamedTuple):

@@ -52,7 +52,7 @@ def _parse_cut_report(text: str) -> LoggedError | None:
     call_stack = text[: end.start()].partition("\\n")[2]  # the cut may have left half an escape sequence
     try:
         lines = json.loads(f'"{call_stack}"')
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     error = find_error(_TRACEBACK + _clean(lines))
     return error and _at(error, end[1])

@@ -156,7 +156,7 @@ def _last_port(data: Path, field: str) -> int:
     try:
         value = json.loads((data / "server.json").read_text())[field]
         return urlsplit(value[0] if isinstance(value, list) else value).port or 0
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError):
         return 0
 
 

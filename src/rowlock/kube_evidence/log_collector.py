@@ -429,7 +429,7 @@ def _find_leftovers(directory: Path) -> list[AsideLog]:
                 if named := _LOG_FILE.fullmatch(path.name):
                     number, job, is_again = int(named[2]), str(facts["job"]), place.name.endswith(_AGAIN)
                     found.append(AsideLog(str(path), *owner, named[1], number, job, is_correction=is_again))
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
             log.warning("%s holds no log that can be kept: remove it", place)
     return found
 

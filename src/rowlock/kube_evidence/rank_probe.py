@@ -319,7 +319,7 @@ def run_py_spy(tool: str, pid: int, *flags: str) -> tuple[list[Any], str]:
         return [], f"py-spy: {lines[-1].strip()[:300] if lines else 'it failed without a message'}"
     try:
         found = json.loads(output.decode("utf-8", "replace"))
-    except ValueError:
+    except (ValueError, RecursionError):
         return [], "py-spy's answer cannot be read"
     return (found, "") if isinstance(found, list) else ([], "py-spy's answer is no list of threads")
 

@@ -195,7 +195,7 @@ def _read_manifest(tar: tarfile.TarFile, file: Path) -> Manifest:
             )
         if _DATABASE not in manifest.files or not all(name == _DATABASE or is_part(name) for name in manifest.files):
             raise _not_whole(file, "its manifest names files that no backup holds, or lacks the database")
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, RecursionError) as error:
         raise _not_whole(file, f"its manifest cannot be read: {error}") from error
     return manifest
 

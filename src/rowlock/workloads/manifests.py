@@ -217,5 +217,5 @@ def manifest_workload_json(workload: Workload) -> dict[str, Any]:
         },
         "desiredPhase": identity["desiredPhase"],
         "workloadManifest": current,
-        "rawManifest": json.loads(sent) if sent else current,
+        "rawManifest": objects.written_json(sent) or current,
     }

@@ -6,7 +6,6 @@ Run:ai's models lack are in `additionalFields`.
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -362,11 +361,7 @@ def open_ports(job: Object, templates: PodTemplates) -> list[answers.Port]:
 
 def asset_references(job: Object) -> dict[str, Any]:
     """The template and assets that a workload was submitted with, each `{"id", "name"}`; {} if there are none."""
-    text = objects.annotations(job).get(job_objects.ASSETS_ANNOTATION)
-    try:
-        found = json.loads(text) if text else {}
-    except ValueError:
-        return {}  # users can write annotations
+    found = objects.written_json(objects.annotations(job).get(job_objects.ASSETS_ANNOTATION))
     return found if isinstance(found, dict) else {}
 
 
@@ -437,8 +432,8 @@ def distributed_workload_json(workload: Workload) -> answers.DistributedWorkload
 
 
 def _submitted_body(job: Object) -> Json:
-    text = objects.annotations(job).get(REQUEST_ANNOTATION)
-    return json.loads(text) if text else {}
+    found = objects.written_json(objects.annotations(job).get(REQUEST_ANNOTATION))
+    return found if isinstance(found, dict) else {}
 
 
 def _submitted_fields(workload: Workload, request: Json) -> answers.StandardWorkload:

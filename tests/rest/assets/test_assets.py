@@ -349,11 +349,12 @@ def test_a_template_of_another_type_is_not_there(lab: World) -> None:
 # ---------------------------------------------------------------- what anybody may have written
 
 
-@pytest.mark.parametrize("text", ["", "null", "[]", "{", json.dumps({"id": "x", "kind": 1})])
+@pytest.mark.parametrize("text", ["", "null", "[]", "{", json.dumps({"id": "x", "kind": 1}), "[" * 9000 + "]" * 9000])
 def test_nonsense_in_a_config_map_is_no_asset(lab: World, text: str) -> None:
     metadata = {"name": "asset-x", "namespace": "runai-team-a", "labels": {asset_objects.LABEL: "environment"}}
     lab.create(kinds.CONFIG_MAP, {"metadata": metadata, "data": {asset_objects.DATA_KEY: text}})
     assert lab.client.get(f"{A}/environment").json() == {"entries": []}
+    assert lab.submit(projectId=lab.project_id).status_code == 202
 
 
 def test_nobody_makes_an_asset_of_the_cluster_out_of_a_project_s() -> None:

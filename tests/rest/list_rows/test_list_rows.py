@@ -10,7 +10,9 @@ from tests.rest.conftest import World, node
 from rowlock import kinds, objects
 from rowlock.objects import Object
 from rowlock.rest.list_rows.workload_rows import FIELDS, WorkloadRow
+from rowlock.training.model import REQUEST_ANNOTATION
 from rowlock.workloads import list_query, runai_json
+from rowlock.workloads.objects import ASSETS_ANNOTATION, CODE_ANNOTATION, COMMAND_ANNOTATION
 
 
 @pytest.fixture
@@ -104,3 +106,22 @@ def test_blanks_in_a_filter_cost_their_number_not_its_square() -> None:
     (one,) = list_query.parse_query({"filterBy": " name  ==  a" + " " * 60_000 + "b  "}).filters
     assert (one.field, one.operator, len(one.value)) == ("name", "==", 60_002)
     assert time.process_time() - began < 2, "it was half a minute, on the event loop"
+
+
+def test_annotations_that_are_nested_without_end_cost_nobody_the_list(lab: World) -> None:
+    """They came from one manifest, and each list in which the job was answered 500: those of all admins."""
+    job = _row(lab).job
+    deep = "[" * 9000 + "]" * 9000
+    notes = dict.fromkeys((REQUEST_ANNOTATION, ASSETS_ANNOTATION, CODE_ANNOTATION, COMMAND_ANNOTATION), deep)
+    lab.patch(kinds.PYTORCHJOB, *objects.key(job), {"metadata": {**job["metadata"], "annotations": notes}})
+    identity = runai_json.workload_id(job)
+    for path in (
+        "workloads",
+        "workloads/pods",
+        f"workloads/{identity}",
+        f"workloads/distributed/{identity}",
+        f"runs/{identity}",
+    ):
+        answer = lab.client.get(f"/api/v1/{path}")
+        assert answer.status_code == 200, (path, answer.text[:300])
+    assert lab.client.get(f"/api/v2/workloads/{identity}").status_code < 500

@@ -244,10 +244,7 @@ def _is_kubectl_migration(
     last_applied = objects.annotations(live).get(LAST_APPLIED)
     if manager.name != KUBECTL or not last_applied:
         return False
-    try:
-        before = json.loads(last_applied)
-    except ValueError:
-        return False
+    before = objects.written_json(last_applied)
     if not isinstance(before, dict):
         return False
     own = set(field_sets.paths(field_sets.config_fields(before, types.schema_of(kind))))

@@ -89,7 +89,7 @@ def _rewrite_hosts(
 def _rewrite_tf_config(variable: str, env: Mapping[str, str], _: str, context: RewriteContext) -> dict[str, str]:
     try:
         config = json.loads(env[variable])
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     if not isinstance(config, dict):
         return {}

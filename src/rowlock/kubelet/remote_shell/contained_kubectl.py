@@ -152,7 +152,7 @@ def main(line: list[str]) -> int:
             status += data
             try:
                 return exit_code(json.loads(status.decode()))
-            except ValueError:
+            except (ValueError, RecursionError):
                 continue  # it comes in several frames
         while data and stream in OUTPUTS:
             data = data[os.write(OUTPUTS[stream], data) :]

@@ -67,7 +67,7 @@ def auths_of_secret(secret: Object) -> Auths | None:
     try:
         config = json.loads(base64.b64decode((secret.get("data") or {})[key]))
         return _valid_auths(config["auths"] if key == DOCKER_CONFIG_JSON_KEY else config)
-    except (KeyError, ValueError, TypeError, AttributeError):
+    except (KeyError, ValueError, TypeError, AttributeError, RecursionError):
         return None
 
 
@@ -75,7 +75,7 @@ def auths_of_config_file(text: str) -> Auths:
     """The credentials in the user's own `config.json`; {} for any other file."""
     try:
         return _valid_auths(json.loads(text).get("auths") or {})
-    except (ValueError, TypeError, AttributeError):
+    except (ValueError, TypeError, AttributeError, RecursionError):
         return {}
 
 
@@ -154,7 +154,7 @@ class PullAnswer:
         for line in lines:
             try:
                 message = json.loads(line)
-            except ValueError:
+            except (ValueError, RecursionError):
                 continue
             if isinstance(message, dict) and (message.get("error") or message.get("errorDetail")):
                 detail = message.get("errorDetail")

@@ -147,7 +147,7 @@ def error_message(answer: bytes) -> str:
     """Why the engine refused, from the body of its answer."""
     try:
         return str(json.loads(answer).get("message") or "").strip()
-    except (ValueError, AttributeError):
+    except (ValueError, AttributeError, RecursionError):
         return answer.decode(errors="replace").strip()
 
 

@@ -269,14 +269,7 @@ def what_ran(job: Object) -> dict[str, Any]:
         "environmentFrom": sources,
         "replicas": {role: spec.get("replicas", 1) for role, spec in replica_specs(job).items()},
         "resources": container.get("resources") or {},
-        "code": _parse_annotation(annotations.get(CODE_ANNOTATION)),
+        "code": objects.written_json(annotations.get(CODE_ANNOTATION)),
         "type": runai_json.workload_type(job),
-        "request": _parse_annotation(annotations.get(REQUEST_ANNOTATION)),
+        "request": objects.written_json(annotations.get(REQUEST_ANNOTATION)),
     }
-
-
-def _parse_annotation(text: str | None) -> Any:
-    try:
-        return json.loads(text) if text else None
-    except ValueError:
-        return None  # annotations can contain anything

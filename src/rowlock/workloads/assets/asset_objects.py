@@ -81,10 +81,7 @@ def read_object(config_map: Object) -> Asset | None:
     """The asset of a ConfigMap; None if it is malformed, or if its scope does not match its namespace, so that a project's
     users cannot create assets of the cluster."""
     namespace = objects.namespace(config_map)
-    try:
-        stored = json.loads((config_map.get("data") or {}).get(DATA_KEY) or "null")
-    except ValueError:
-        return None
+    stored = objects.written_json((config_map.get("data") or {}).get(DATA_KEY))
     texts = (
         "id",
         "kind",
