@@ -12,9 +12,12 @@ import psutil
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 _METADATA = frozenset(
-    ipaddress.ip_address(text) for text in ("169.254.169.254", "168.63.129.16", "100.100.100.200", "fd00:ec2::254")
-)
-"""Metadata addresses, where clouds hand out the machine's credentials without authentication; three of them are not link-local."""
+    ipaddress.ip_address(text)
+    for text in (
+        "169.254.169.254", "168.63.129.16", "100.100.100.200", "192.0.0.192", "fd00:ec2::254", "fd00:c1::a9fe:a9fe", "fd20:ce::254"
+    )
+)  # fmt: skip
+"""Metadata addresses, where clouds hand out the machine's credentials without authentication; all but one are not link-local."""
 POD_NETWORK = ipaddress.ip_network("10.77.0.0/16")
 
 
