@@ -111,6 +111,21 @@ def test_pods_and_jobs_of_a_set_are_found_when_they_are_gone() -> None:
     assert names_told(train_job, [*others, *told]) == ["a", "a-w-0-1-bcdfg", "a-w-x-3-bcdfg", "a-w-0"]
 
 
+def test_a_job_has_no_events_of_pods_of_an_earlier_job_with_its_name() -> None:
+    """The pods of a deleted job end up to their grace period later, so their last events come after the next job of this name was made."""
+    own = {**event("Pod", "a-master-0", "gone"), "firstTimestamp": "2026-01-01T00:00:10Z"}
+    micro = {**event("Pod", "a-worker-0", "also-gone", ""), "eventTime": "2026-01-01T00:00:10.500000Z"}
+    others = [
+        event("Pod", "a-master-0", "earlier", "2026-01-01T00:00:12Z"),
+        event("Pod", "a-master-0", "earlier", OTHERS_BEFORE),
+        {**event("Pod", "a-worker-0", "repeated"), "firstTimestamp": OTHERS_BEFORE},
+    ]
+    assert events_of(workload_of(()), [*others, own, micro]) == [micro, own]
+    assert events_of(workload_of(({"metadata": {"name": "a-worker-0", "uid": "repeated"}},)), others) == others[2:], (
+        "the job's own pod keeps its events, whatever the clock of a node says"
+    )
+
+
 def test_what_stands_between_a_set_and_its_pods_tells_why_there_are_none() -> None:
     """A TrainJob has no pods when its JobSet or a Job is refused something: the newest refusal of the innermost one is the reason."""
 

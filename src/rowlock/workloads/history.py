@@ -58,6 +58,11 @@ def event_time(event: Object) -> str:
     return str(objects.meta(event).get("creationTimestamp") or "")
 
 
+def _began(event: Object) -> str:
+    """When an Event was first observed, in whole seconds."""
+    return str(event.get("firstTimestamp") or event.get("eventTime") or event_time(event))[:_SECONDS]
+
+
 def event_order(event: Object) -> tuple[str, int]:
     """Sort key: the time in whole seconds, as most events have, then the order of writes."""
     return event_time(event)[:_SECONDS], objects.revision(event)
@@ -94,10 +99,12 @@ class _GoneNames:
     """Names of what a job had made and is gone: its pods; of a set also its Jobs, of a TrainJob its JobSet. Events are kept longer than
     these objects, and name them."""
 
-    def __init__(self, job: Object, uids: Collection[str], events: Iterable[Object]) -> None:
+    def __init__(self, job: Object, uids: Collection[str], events: Collection[Object]) -> None:
         """`uids`: those of the job and of its parts. `events`: of its namespace; those of Jobs tell which pods they have made."""
         self._job, self._name = job, objects.name(job)
         self._created = str(objects.meta(job).get("creationTimestamp") or "")[:_SECONDS]
+        self._earlier = {_regarding_uid(event) for event in events if _began(event) < self._created} - {""}
+        """Objects that are older than the job."""
         self._pods: dict[str, bool] = {}
         """Pod → whether this job has made it."""
         replicated = objects.dig(job, "spec.replicatedJobs", None) or objects.dig(job, "status.jobsStatus", None) or ()
@@ -110,8 +117,9 @@ class _GoneNames:
                 self._pods[str(event.get("message")).partition("Created pod: ")[2]] = is_own and self.are_since(event)
 
     def are_since(self, event: Object) -> bool:
-        """Whether the event is not older than the job: what an earlier job of its name had made may have had the same names."""
-        return event_time(event)[:_SECONDS] >= self._created
+        """Whether neither the event nor its object is older than the job: what an earlier job of its name had made may have had the same
+        names, and its pods end up to their grace period after it was deleted."""
+        return event_time(event)[:_SECONDS] >= self._created and _regarding_uid(event) not in self._earlier
 
     def include(self, kind: Any, about: str) -> bool:
         """Whether an object of this kind and name is one of them."""
