@@ -96,6 +96,7 @@ def test_the_pods_of_a_gang_are_told_once_for_each_reason() -> None:
         == told("j")
         == ["Each pod needs 1 GPU, 0.1 CPU cores; 3 of 4 pods fit now (1 node"]
     )
+    waits_since = (condition(b.all(POD)["j-0"], "PodScheduled") or {})["lastTransitionTime"]
     b.pod("p")
     b.now += 11
     b.turn()
@@ -106,6 +107,10 @@ def test_the_pods_of_a_gang_are_told_once_for_each_reason() -> None:
     b.now += 11
     b.turn()
     assert len(told("pg-j")) == len(told("j-0")) == 1, "the reason has"
+    late = condition(b.all(POD)["j-0"], "PodScheduled")
+    assert late and late["message"].startswith("OverLimit") and late["lastTransitionTime"] == waits_since, (
+        "it has waited since its first reason"
+    )
     b.gang("quick", 2)
     b.turn()
     assert not told("quick-0"), "it starts at once"

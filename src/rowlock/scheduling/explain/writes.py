@@ -74,7 +74,13 @@ def device_annotations(session: Session, bind: PlannedBind) -> dict[str, str]:
 
 
 def with_condition(pod: Object, condition: dict[str, Any]) -> api.Write:
-    """A status update that sets this condition of the pod. It conflicts if the pod has changed since the decision."""
+    """A status update that sets this condition of the pod, in transition since its status changed, as kube-scheduler counts. It conflicts if
+    the pod has changed since the decision."""
+    former: dict[str, Any] = next(
+        (c for c in dig(pod, "status.conditions") or () if c.get("type") == condition["type"]), {}
+    )
+    if former.get("status") == condition["status"] and former.get("lastTransitionTime"):
+        condition = {**condition, "lastTransitionTime": former["lastTransitionTime"]}
     others = [c for c in dig(pod, "status.conditions") or () if c.get("type") != condition["type"]]
     return api.Update(POD, with_field(pod, "status.conditions", [*others, condition]), "status")
 
