@@ -384,7 +384,22 @@ def test_who_deletes_the_selected_project_is_in_the_default_one(served: Served) 
 def test_run_submits_what_was_typed(served: Served) -> None:
     served.node("a")
     name = served.ok(
-        ["rowlock", "run", "-d", "-n", "2", "--nproc-per-node=2", "-e", "X=1", "--", "python", "train.py", "--lr", "1"]
+        [
+            "rowlock",
+            "run",
+            "-d",
+            "-n",
+            "2",
+            "--nproc-per-node=2",
+            "-e",
+            "X=1",
+            "--memory-limit=1Gi",
+            "--",
+            "python",
+            "train.py",
+            "--lr",
+            "1",
+        ]
     )
     assert name == "train-0\n"
     served.bound(2)
@@ -392,12 +407,15 @@ def test_run_submits_what_was_typed(served: Served) -> None:
     container = pod["spec"]["containers"][0]
     assert container["command"] == ["python", "-m", "torch.distributed.run", "train.py", "--lr", "1"]
     assert container["workingDir"] == str(Path.cwd())
+    assert container["resources"]["limits"]["memory"] == "1Gi"
     env = {e["name"]: e.get("value") for e in container["env"]}
     assert (env["X"], env["PET_NPROC_PER_NODE"], env["PET_NNODES"], env["PET_NODE_RANK"]) == ("1", "2", "2", "1")
     assert container["envFrom"] == [
         {"secretRef": {"name": pod["metadata"]["annotations"]["rowlock.dev/shell-environment"]}}
     ]
     assert served.ok("rowlock run -d python other.py --help") == "other-0\n"
+    code, out, err = served.run("rowlock run -d --memory-limit lots python other.py")
+    assert code and not out and "--memory-limit" in err and "lots" in err
 
 
 def test_ranks_that_torchrun_starts_are_found_in_their_pods(served: Served) -> None:
@@ -606,7 +624,7 @@ def test_no_flag_hides_what_every_line_has() -> None:
     [
         ("rowlock lst", "Did you mean `list`?"),
         ("rowlock nodes", "`rowlock status` shows the nodes"),
-        ("rowlock queue list", "`rowlock project list`"),
+        ("rowlock queues", "`rowlock project list`"),
         ("rowlock restart j", "`rowlock rerun JOB --replace`"),
         ("rowlock scale j --replicas 2", "`kubectl scale pytorchjob JOB --replicas N"),
         ("rowlock events", "`rowlock describe JOB`"),

@@ -24,12 +24,14 @@ def gpu_request(gpus: float | None, flag: str = "--gpu") -> dict[str, Any]:
 
 
 def compute_request(line: CommandLine) -> dict[str, Any]:
-    """The `compute` object of a request, from --gpu, --cpu and --memory."""
+    """The `compute` object of a request, from --gpu, --cpu, --memory and --memory-limit."""
     request = gpu_request(line.gpu)
     if line.cpu is not None:
         request["cpuCoreRequest"] = line.cpu
     if line.memory:
         request["cpuMemoryRequest"] = normalize_quantity(line.memory)
+    if line.memory_limit:
+        request["cpuMemoryLimit"] = normalize_quantity(line.memory_limit)
     return request
 
 

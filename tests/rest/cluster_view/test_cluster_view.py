@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from functools import partial
 from typing import Any
@@ -149,6 +150,26 @@ def test_the_queue_is_in_the_order_of_the_scheduler(served: Served) -> None:
     first = waiting(served)[0]
     assert (first["position"], first["projectName"]) == (1, "default")
     assert "ask for 1 GPU or less in all" in first["hint"]
+    header, *rows = [line.split() for line in served.ok("rowlock queue").splitlines()]
+    assert header == ["POSITION", "NAME", "PRIORITY", "GPUS", "AGE", "WHY"]
+    assert [row[:4] for row in rows] == [
+        ["1", "urgent", "medium", "3"],
+        ["2", "early", "low", "3"],
+        ["3", "late", "low", "3"],
+    ]
+    assert all(len(row) > len(header) for row in rows), "each has a sentence"
+    assert served.ok("rowlock queue -A").split()[:7] == [
+        "POSITION",
+        "NAME",
+        "PROJECT",
+        "PRIORITY",
+        "GPUS",
+        "AGE",
+        "WHY",
+    ]
+    told = json.loads(served.ok("rowlock queue --json"))
+    assert told["total"] == 3 and [one["name"] for one in told["waiting"]] == ["urgent", "early", "late"]
+    assert told["waiting"][0]["message"] and told["waiting"][0]["requestedGpus"] == 3
     body = ask(served, f"workloads/{workload_id(served, 'early')}/what-if")
     assert body["verdict"] == "waits" and "would wait" in body["message"]
     assert ask(served, f"workloads/{workload_id(served, 'holds')}/what-if")["message"] == "holds waits for no node."

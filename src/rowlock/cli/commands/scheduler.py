@@ -1,6 +1,6 @@
-"""`scheduler snapshot`, `scheduler replay`, `simulate` and `explain --what-if`: query or simulate the scheduler.
+"""`queue`, `scheduler snapshot`, `scheduler replay`, `simulate` and `explain --what-if`: query or simulate the scheduler.
 
-`snapshot` and `--what-if` use the server. `replay` and `simulate` need no server: they run the real planner
+`queue`, `snapshot` and `--what-if` use the server. `replay` and `simulate` need no server: they run the real planner
 on this machine.
 
 
@@ -17,9 +17,61 @@ from typing import Any
 from rowlock.cli import client
 from rowlock.cli.context import project
 from rowlock.cli.grammar import CommandError, CommandLine
-from rowlock.cli.output import show, show_json
+from rowlock.cli.lookups import WORKLOADS, find_project
+from rowlock.cli.output import format_age, format_number, show, show_json, table
 
 _API = "/api/v1/scheduler"
+_PHASES_THAT_WAIT = ("Pending", "Degraded")
+"""Degraded: an elastic job that runs with its minimum, while further pods wait."""
+
+
+def queue(line: CommandLine) -> None:
+    """Print the jobs that wait for nodes, in the order in which the scheduler tries them. Raises CommandError where another one decides."""
+    server, project_name = client.connect(line), project(line)
+    if not line.all_projects:
+        find_project(server, project_name)
+    order = server.get(f"{_API}/queue")
+    if not order["isOrdered"]:
+        raise CommandError(
+            "another scheduler than rowlock's places the pods of this cluster, and does not say in which order:"
+            " `rowlock explain JOB` says why a job waits"
+        )
+    listed = {
+        job["id"]: job
+        for phase in _PHASES_THAT_WAIT
+        for job in client.list_all(server, WORKLOADS, "workloads", filterBy=f"phase=={phase}")
+    }
+    waiting = [
+        _queued(gang, listed[gang["workloadId"]])
+        for gang in order["waiting"]
+        if gang["workloadId"] in listed and (line.all_projects or gang["projectName"] == project_name)
+    ]  # the others have started, or are gone, since the order was asked
+    if line.json:
+        show_json({"total": order["total"], "waiting": waiting})
+        return
+    if not waiting:
+        show("No job waits for nodes." if line.all_projects else f"No job of project {project_name} waits for nodes.")
+        return
+    header = ("POSITION", "NAME", *(("PROJECT",) if line.all_projects else ()), "PRIORITY", "GPUS", "AGE", "WHY")
+    show(table(header, [_queue_row(job, with_project=line.all_projects) for job in waiting]))
+
+
+def _queued(gang: dict[str, Any], job: dict[str, Any]) -> dict[str, Any]:
+    requested = job["workloadRequestedResources"]["gpu"]["request"]
+    told = {"priorityClassName": job["priorityClassName"], "requestedGpus": requested, "createdAt": job["createdAt"]}
+    return {**gang, **told, "message": job.get("phaseMessage") or ""}
+
+
+def _queue_row(job: dict[str, Any], *, with_project: bool) -> tuple[str, ...]:
+    return (
+        str(job["position"]),
+        job["name"],
+        *((job["projectName"],) if with_project else ()),
+        job["priorityClassName"],
+        format_number(job["requestedGpus"]),
+        format_age(job["createdAt"]),
+        next(iter(job["message"].splitlines()), ""),
+    )
 
 
 def snapshot(line: CommandLine) -> None:

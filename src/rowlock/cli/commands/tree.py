@@ -74,6 +74,7 @@ RUN = Command(
         Flag("-g --gpu", "float", "GPUs per pod; below 1, a fraction of one GPU", value="G", hidden="--gpus"),
         Flag("--cpu", "float", "CPUs requested for each pod (it may use more)", value="C"),
         Flag("--memory", "text", "memory requested for each pod (it may use more), for example 2Gi", value="QUANTITY"),
+        Flag("--memory-limit", "text", "the most memory that each pod may use; a pod that needs more is killed (oom)", value="QUANTITY", hidden="--cpu-memory-limit"),
         Flag("--name", "text", "the job's name (default: made from the script's name)", value="NAME"),
         Flag("-e --env", "list", "set NAME to VALUE, or pass your own value of NAME", value="NAME[=VALUE]"),
         Flag("--clean-env", "switch", "give pods only --env and a minimal environment, not the variables of your shell"),
@@ -177,6 +178,7 @@ NOTEBOOK = Command("notebook", "Start JupyterLab in a pod, or find it again, and
     Flag("-g --gpu", "float", "GPUs of the pod; below 1, a fraction of one GPU", value="G", hidden="--gpus"),
     Flag("--cpu", "float", "CPUs requested for the pod (it may use more)", value="C"),
     Flag("--memory", "text", "memory requested for the pod (it may use more), for example 2Gi", value="QUANTITY"),
+    Flag("--memory-limit", "text", "the most memory that the pod may use", value="QUANTITY", hidden="--cpu-memory-limit"),
     Flag("--python", "text", "the interpreter that has JupyterLab (default: the `python` of your shell)", value="PROGRAM"),
     Flag("--port", "int", "the port of this machine (default: a free one)", value="P"),
     Flag("-e --env", "list", "set NAME to VALUE, or pass your own value of NAME", value="NAME[=VALUE]"),
@@ -233,6 +235,9 @@ WHY = Command("why", "Say in one sentence which rank failed first, or which rank
               "history.runs:why", "JOB", (
     Flag("--stacks", "switch", "show the stack of every running rank"),
     *_COMMON_FLAGS,
+))  # fmt: skip
+QUEUE = Command("queue", "List the jobs that wait for nodes, in the order in which the scheduler tries them.", "commands.scheduler:queue", flags=(
+    Flag("-A --all-projects", "switch", "those of all projects; positions always count all that wait"), *_COMMON_FLAGS,
 ))  # fmt: skip
 SCHEDULER = Group("scheduler", "Record the scheduler's input, and replay its decisions.", (
     Command("snapshot", "Print the scheduler's input as JSON, without secrets and environment variables.",
@@ -363,14 +368,14 @@ SHARED = (DATA_DIR, PROJECT)
 
 ROOT = Group("rowlock", "Distributed training on one machine, with the tools of a Kubernetes cluster.", (
     UP, DOWN, STATUS, UI, LOGIN, LOGOUT, WHOAMI, KUBECONFIG, RUN, SWEEPS, VERIFY_RESUME, LIST, TOP, USAGE, DESCRIBE, LOGS, HISTORY, SHOW, TAG, NOTE, FAVOURITE, DIFF, RERUN, MOVE, PLOT, TENSORBOARD, NOTEBOOK, EXEC, ATTACH, PORT_FORWARD, WAIT, SUSPEND, RESUME,
-    DELETE, CHECK, EXPLAIN, WHY, PROJECTS, USERS, ROLES, ACCESS_RULES, APPLICATIONS, SCHEDULER, SIMULATE, NOTIFY, BUILD, IMAGES, BACKUP, RESTORE, DOCTOR, DIFF_ENGINES, MANIFESTS, COMPLETION, COMPLETE, VERSION,
+    DELETE, CHECK, QUEUE, EXPLAIN, WHY, PROJECTS, USERS, ROLES, ACCESS_RULES, APPLICATIONS, SCHEDULER, SIMULATE, NOTIFY, BUILD, IMAGES, BACKUP, RESTORE, DOCTOR, DIFF_ENGINES, MANIFESTS, COMPLETION, COMPLETE, VERSION,
 ), foreign_commands=(
     ("submit start-job launch", "`rowlock run -- python train.py` submits a command, `rowlock run -d` does not follow it."),
     ("stop cancel kill abort", "`rowlock delete JOB` stops a job for good, `rowlock suspend JOB` until it is resumed."),
     ("start serve init", "`rowlock up -d` starts the cluster; `rowlock resume JOB` starts a suspended job again."),
     ("web dashboard console browser", "`rowlock ui` opens the web UI."),
     ("node nodes", "`rowlock status` shows the nodes."),
-    ("queue queues", "Every project has a queue with its name: `rowlock project list`, or `kubectl get queues`."),
+    ("queues", "Every project has a queue with its name: `rowlock project list`, or `kubectl get queues`. `rowlock queue` lists what waits."),
     ("pod pods events", "`rowlock describe JOB` shows a job's pods and events."),
     ("jupyter lab jupyterlab", "`rowlock notebook` starts JupyterLab in a pod."),
     ("stats", "`rowlock top` shows what nodes and jobs use, `rowlock usage` GPU hours, `rowlock why JOB` what each rank does."),

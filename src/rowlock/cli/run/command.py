@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 FLAG_OF = {
     "name": "--name", "spec.image": "--image", "spec.numWorkers": "--nnodes",
-    "spec.compute.cpuCoreRequest": "--cpu", "spec.compute.cpuMemoryRequest": "--memory",
+    "spec.compute.cpuCoreRequest": "--cpu", "spec.compute.cpuMemoryRequest": "--memory", "spec.compute.cpuMemoryLimit": "--memory-limit",
     "spec.compute.gpuDevicesRequest": "--gpu", "spec.compute.gpuPortionRequest": "--gpu",
     **NOTIFY_FLAG_OF, "maxTimeSeconds": "--max-time", "tags": "--tag", "note": "--note", "after": "--after", "startAfter": "--start-after", "spec.terminationGracePeriodSeconds": "--grace", "spec.backoffLimit": "--backoff-limit", "spec.retryOn": "--retry-on", "spec.neverRetryOn": "--never-retry-on", "spec.environmentVariables": "--env", "spec.workingDir": "--working-dir",
 }  # fmt: skip
