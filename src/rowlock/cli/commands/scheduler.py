@@ -42,7 +42,7 @@ def queue(line: CommandLine) -> None:
         for job in client.list_all(server, WORKLOADS, "workloads", filterBy=f"phase=={phase}")
     }
     waiting = [
-        _queued(gang, listed[gang["workloadId"]])
+        _queue_json(gang, listed[gang["workloadId"]])
         for gang in order["waiting"]
         if gang["workloadId"] in listed and (line.all_projects or gang["projectName"] == project_name)
     ]  # the others have started, or are gone, since the order was asked
@@ -56,7 +56,7 @@ def queue(line: CommandLine) -> None:
     show(table(header, [_queue_row(job, with_project=line.all_projects) for job in waiting]))
 
 
-def _queued(gang: dict[str, Any], job: dict[str, Any]) -> dict[str, Any]:
+def _queue_json(gang: dict[str, Any], job: dict[str, Any]) -> dict[str, Any]:
     requested = job["workloadRequestedResources"]["gpu"]["request"]
     told = {"priorityClassName": job["priorityClassName"], "requestedGpus": requested, "createdAt": job["createdAt"]}
     return {**gang, **told, "message": job.get("phaseMessage") or ""}

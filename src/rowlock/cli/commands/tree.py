@@ -94,6 +94,7 @@ RUN = Command(
         Flag("-d --detach", "switch", "return after the submit"),
         _FOLD,
         Flag("--rm", "switch", "delete the job when it has ended"),
+        Flag("--bell", "switch", "ring the bell of this terminal when the job has ended"),
         Flag("--after", "list", "start when this job has ended, or has succeeded", value="JOB[:succeeded]"),
         Flag("--start-after", "text", "start at this time or later: 22:00, 2026-12-24T22:00, or in so long: 2h", value="TIME"),
         Flag("--max-time", "text", "stop the job when it has run for so long, for example 2h; waiting does not count", value="DURATION"),
@@ -359,6 +360,7 @@ MANIFESTS = Command(
     ),
 )  # fmt: skip
 VERSION = Command("version", "Print the version.", "commands.cluster:version", flags=(JSON,))
+SKILL = Command("skill", "Print how a coding agent uses rowlock: commands, exit codes and JSON, as a SKILL.md.", "commands.without_server:skill")  # fmt: skip
 COMPLETION = Command("completion", "Print the completion for a shell: `source <(rowlock completion bash)`.",
                      "completion.command:completion", "bash|zsh|fish")  # fmt: skip
 COMPLETE = Command("__complete", "What may come next (for the scripts of `completion`).",
@@ -368,7 +370,7 @@ SHARED = (DATA_DIR, PROJECT)
 
 ROOT = Group("rowlock", "Distributed training on one machine, with the tools of a Kubernetes cluster.", (
     UP, DOWN, STATUS, UI, LOGIN, LOGOUT, WHOAMI, KUBECONFIG, RUN, SWEEPS, VERIFY_RESUME, LIST, TOP, USAGE, DESCRIBE, LOGS, HISTORY, SHOW, TAG, NOTE, FAVOURITE, DIFF, RERUN, MOVE, PLOT, TENSORBOARD, NOTEBOOK, EXEC, ATTACH, PORT_FORWARD, WAIT, SUSPEND, RESUME,
-    DELETE, CHECK, QUEUE, EXPLAIN, WHY, PROJECTS, USERS, ROLES, ACCESS_RULES, APPLICATIONS, SCHEDULER, SIMULATE, NOTIFY, BUILD, IMAGES, BACKUP, RESTORE, DOCTOR, DIFF_ENGINES, MANIFESTS, COMPLETION, COMPLETE, VERSION,
+    DELETE, CHECK, QUEUE, EXPLAIN, WHY, PROJECTS, USERS, ROLES, ACCESS_RULES, APPLICATIONS, SCHEDULER, SIMULATE, NOTIFY, BUILD, IMAGES, BACKUP, RESTORE, DOCTOR, DIFF_ENGINES, MANIFESTS, SKILL, COMPLETION, COMPLETE, VERSION,
 ), foreign_commands=(
     ("submit start-job launch", "`rowlock run -- python train.py` submits a command, `rowlock run -d` does not follow it."),
     ("stop cancel kill abort", "`rowlock delete JOB` stops a job for good, `rowlock suspend JOB` until it is resumed."),

@@ -1,4 +1,5 @@
-"""Commands that work without the server's help: `manifests`, `backup`, `restore` and `diff-engines` call functions of the package.
+"""Commands that work without the server's help: `manifests`, `backup`, `restore` and `diff-engines` call functions of the package, `skill`
+prints a file of it.
 
 `backup` and `restore` read and write the database themselves.
 """
@@ -6,14 +7,19 @@
 from __future__ import annotations
 
 import os
+from importlib import resources
 
 from rowlock.cli.context import data_dir
 from rowlock.cli.grammar import CommandError, CommandLine, load_target
-from rowlock.cli.output import parse_duration
+from rowlock.cli.output import parse_duration, show
 from rowlock.cli.server_json import running_server
 
 _SERVER_FLAGS = ("storage", "ingress_host", "replicas", "archive_secret", "archive_claim", "archive_port", "tls_secret")
 """Flags that apply only to a server in the cluster."""
+
+
+def skill(line: CommandLine) -> None:
+    show(resources.files("rowlock.cli").joinpath("SKILL.md").read_text(encoding="utf-8").rstrip())
 
 
 def manifests(line: CommandLine) -> None:

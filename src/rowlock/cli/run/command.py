@@ -57,10 +57,18 @@ def run(line: CommandLine) -> int:
     source.check(line)
     if line.replace and not line.name:
         raise CommandError("--replace needs the --name of the job that is replaced", 2)
+    if line.bell and line.detach:
+        raise CommandError(
+            "--bell rings when the job has ended, and --detach does not wait for that: leave one of them out, or take --notify",
+            2,
+        )
     console = Console.choose(line)
 
     def start(follow: Follow = follow_run) -> int:
-        return launch(line, lambda: _prepare(line, command, console), follow)
+        code = launch(line, lambda: _prepare(line, command, console), follow)
+        if line.bell and sys.stderr.isatty():
+            print("\a", end="", file=sys.stderr, flush=True)
+        return code
 
     if not line.rerun_on_save:
         return start()

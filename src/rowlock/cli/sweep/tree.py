@@ -6,7 +6,7 @@ from rowlock.cli.context import DATA_DIR, JSON, PROJECT
 from rowlock.cli.grammar import Command, Flag, Group
 
 NOT_SHARED = frozenset(
-    "name resume_from interactive tty debug_rank replace rerun_on_save detach fold rm notify notify_on notify_key_file after start_after".split()
+    "name resume_from interactive tty debug_rank replace rerun_on_save detach fold rm bell notify notify_on notify_key_file after start_after".split()
 )
 """Flags of `rowlock run` that concern one job, or following it."""
 _OWN = (
