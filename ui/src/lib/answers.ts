@@ -426,6 +426,19 @@ export interface Explanation extends ExplanationFields {
   holders: Holder[];
 }
 
+export interface PodExplanation {
+  name: string;
+  projectName: string;
+  workloadName: string;
+  phase: string;
+  since: string;
+  reason: string;
+  message: string;
+  record: Record<string, unknown>;
+  heldBy: string;
+  holders: Holder[];
+}
+
 export interface ContainerStop {
   pod: string;
   at: string;
