@@ -149,7 +149,7 @@ def test_ports_stand_in_the_services_of_the_ranks(served: Served) -> None:
     """A Service with several ports needs their names: without them the operator could not make it."""
     served.node("a")
     served.ok("runai submit-dist pytorch j -i img --port 8080:80,23456")
-    served.until(lambda: len(list(served.store.view.all(kinds.SERVICE, "runai-default"))) == 2)
+    served.until(lambda: len(served.all_of(kinds.SERVICE, "runai-default")) == 2)
     service = served.store.view.get(kinds.SERVICE, "runai-default", "j-master-0") or {}
     assert {(p["name"], p["port"]) for p in service["spec"]["ports"]} == {("port-80", 80), ("pytorchjob-port", 23456)}
 

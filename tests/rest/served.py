@@ -36,6 +36,7 @@ from rowlock.cli.context import DATA_DIR, PROJECT
 from rowlock.cli.grammar import Flag, Group
 from rowlock.errors import Conflict, NotFound, not_found
 from rowlock.identity.token_sources import IdentityProvider
+from rowlock.kinds import Kind
 from rowlock.objects import Object, name, uid
 from rowlock.rest.app import RestApi
 from rowlock.rest.authentication import Principal
@@ -123,8 +124,12 @@ class Served:
 
         self.do(make)
 
+    def all_of(self, kind: Kind, namespace: str = "") -> list[Object]:
+        """All objects of a kind, while some may come and go."""
+        return list(self.store.view.all(kind, namespace))
+
     def pods(self, namespace: str = "runai-default") -> dict[str, Object]:
-        return {name(p): p for p in self.store.view.all(kinds.POD, namespace)}
+        return {name(p): p for p in self.all_of(kinds.POD, namespace)}
 
     def until(self, holds: Callable[[], bool]) -> None:
         """Poll a condition with a deadline, from the test's thread: the condition may call the server."""
@@ -170,7 +175,7 @@ class Served:
 
     def reap(self) -> bool:
         """Remove the pods that are to go, as a kubelet does; True when none is left."""
-        leaving = [pod for pod in self.store.view.all(kinds.POD) if pod["metadata"].get("deletionTimestamp")]
+        leaving = [pod for pod in self.all_of(kinds.POD) if pod["metadata"].get("deletionTimestamp")]
 
         async def remove() -> None:
             for pod in leaving:
@@ -179,7 +184,7 @@ class Served:
                     await self.store.delete(kinds.POD, pod["metadata"]["namespace"], name(pod), options=gone)
 
         self.do(remove)
-        return not list(self.store.view.all(kinds.POD))
+        return not self.all_of(kinds.POD)
 
     # ------------------------------------------------------------ the programs
 
@@ -231,6 +236,14 @@ class EmbeddedServed(Served):
         self._stop = asyncio.Event()
         self._ready = threading.Event()
         self._thread = threading.Thread(target=self._main, name="served")
+
+    def all_of(self, kind: Kind, namespace: str = "") -> list[Object]:
+        """Read in the server's loop: in another thread a name may be listed before its object can be read."""
+
+        async def read() -> list[Object]:
+            return list(self.store.view.all(kind, namespace))
+
+        return self.do(read)
 
     async def _log(self, namespace: str, pod: str, options: LogOptions) -> AsyncIterator[bytes]:
         if options.previous and pod not in self.logs:
