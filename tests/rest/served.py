@@ -76,7 +76,8 @@ class Served:
     or that of a real cluster (`tests/engines/real_served.py`)."""
 
     store: Any
-    """The nine verbs of `Api`, for coroutines of `do`, and `view`, from which a test may read in its own thread."""
+    """The nine verbs of `Api`, for coroutines of `do`, and `view`, from which a test may read in its own thread while nothing of that kind
+    is created or deleted; else with `all_of`."""
     kubelet_address: Mapping[str, Any] = {}
     """What nodes say of where their kubelets listen, a part of their status."""
     patience = PATIENCE
