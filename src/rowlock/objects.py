@@ -280,6 +280,19 @@ def end_time(job: Object, pods: Iterable[Object], now: float, *, is_told: bool =
     return known if known and created <= known < now - LATE_LOOK else now
 
 
+def start_time(pods: Iterable[Object], now: float) -> float:
+    """When the last of the pods' programs started that are first observed at `now`: the time in the pods' status if that is more
+    than `LATE_LOOK` ago, as after a server was down, else `now`."""
+    starts = [
+        _time_or_zero(dig(status, f"state.{state}.startedAt", None))
+        for pod in pods
+        for status in dig(pod, "status.containerStatuses", None) or ()
+        for state in ("running", "terminated")
+    ]
+    known = max(starts, default=0.0)
+    return known if 0.0 < known < now - LATE_LOOK else now
+
+
 def _last_end(pods: Iterable[Object]) -> float | None:
     """The latest end of the pods' programs; None while a pod may run, and when no pod has an end time."""
     ends = list[float]()

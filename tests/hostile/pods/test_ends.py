@@ -13,7 +13,9 @@ import pytest
 from tests.end_to_end.cluster import Cluster, lent
 
 from rowlock import objects
+from rowlock.archive.records import PhaseStep, RunRecord
 from rowlock.objects import Object, end_time
+from rowlock.rest.run_history.run_notes import RunNotes
 
 NOW = 1_000_000.0
 
@@ -53,6 +55,33 @@ def job(created: float = NOW - 100, **status: Any) -> Object:
 )  # fmt: skip
 def test_the_time_of_an_end_is_that_of_the_facts(made: Object, pods: list[Object], ended: float) -> None:
     assert end_time(made, pods, NOW) == ended
+
+
+def started_pod(at: float | str, state: str = "running") -> Object:
+    text = at if isinstance(at, str) else objects.timestamp(at)
+    return {"status": {"phase": "Running", "containerStatuses": [{"state": {state: {"startedAt": text}}}]}}
+
+
+@pytest.mark.parametrize(
+    ("pods", "last_phase", "began"),
+    [
+        ([started_pod(NOW - 40), started_pod(NOW - 30, "terminated")], NOW - 60, NOW - 30),
+        ([started_pod(NOW - 40)], NOW - 35, NOW - 35),
+        ([started_pod(NOW - 1)], NOW - 60, NOW),
+        ([started_pod(NOW + 1000)], NOW - 60, NOW),
+        ([started_pod("yesterday")], NOW - 60, NOW),
+        ([{"status": {"phase": "Pending"}}], NOW - 60, NOW),
+        ([], NOW - 60, NOW),
+    ],
+)
+def test_a_start_that_is_seen_late_does_not_delay_the_end(pods: list[Object], last_phase: float, began: float) -> None:
+    """The server was killed before it had written that the job runs."""
+    notes = RunNotes(RunRecord("uid", "w", "away", "own", "nu", "p", "PyTorchJob", NOW - 100))
+    notes.phases.append(PhaseStep(last_phase, "Pending", ""))
+    assert notes.phase_time("Running", job(), pods, NOW) == began
+    assert notes.phase_time("Pending", job(), pods, NOW) == NOW
+    notes.note_phase(began, "Running", "")
+    assert notes.phase_time("Completed", job(), [ended_pod(NOW - 20)], NOW) == max(began, NOW - 20)
 
 
 @pytest.mark.timeout(300)

@@ -110,8 +110,8 @@ def test_a_proof_is_good_for_one_connection_alone(key: Path, port: int, tmp_path
 def test_strangers_and_probes_do_no_harm(key: Path, port: int, nonsense: bytes) -> None:
     with socket.create_connection(("localhost", port)) as connection:
         connection.sendall(nonsense)
-        connection.shutdown(socket.SHUT_WR)
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):  # the server may have closed it with a reset
+            connection.shutdown(socket.SHUT_WR)
             while connection.recv(4096):
                 pass
     assert ssh(key, port, "true").returncode == 0

@@ -220,7 +220,7 @@ class RunRecorder:
         pods, group = self._cache.own_pods(uid), self._cache.group_of(uid)
         notes.take_objects(job, group, project, self._cache.cluster)
         phase, message = phase_and_message(job, pods, group)
-        notes.note_phase(notes.end_time(job, pods, now) if phase in TERMINAL else now, phase, message)
+        notes.note_phase(notes.phase_time(phase, job, pods, now), phase, message)
         self._note_pods(notes, pods, now)
         notes.next_look = now + len(pods) * _LOOK_PER_POD
         if phase in TERMINAL:

@@ -18,7 +18,7 @@ from rowlock.diagnosis.remarks import EVENT_REASONS
 from rowlock.objects import Object
 from rowlock.rest.run_history.failed_runs import FailedRuns, note_failed_runs
 from rowlock.workloads import history, runai_json
-from rowlock.workloads.phase import STOPPED_BY_ANNOTATION
+from rowlock.workloads.phase import STOPPED_BY_ANNOTATION, TERMINAL
 from rowlock.workloads.projects import Project
 from rowlock.workloads.run_options.marks import NO_MARKS, Marks, marks_of
 
@@ -70,10 +70,23 @@ class RunNotes:
         self.is_changed = True
         return True
 
+    def phase_time(self, phase: str, job: Object, pods: Iterable[Object], now: float) -> float:
+        """When the phase that is seen `now` began (Unix seconds)."""
+        if phase in TERMINAL:
+            return self.end_time(job, pods, now)
+        return self.start_time(pods, now) if phase == "Running" else now
+
     def end_time(self, job: Object, pods: Iterable[Object], now: float) -> float:
         """When the job ended (Unix seconds), but not before its last phase began."""
-        ended = objects.end_time(job, pods, now)
-        return max(ended, self.phases[-1].at) if self.phases and self.phases[-1].at <= now else ended
+        return self._after_last_phase(objects.end_time(job, pods, now), now)
+
+    def start_time(self, pods: Iterable[Object], now: float) -> float:
+        """When the job began to run (Unix seconds), but not before its last phase began. After a server was down this is not `now`:
+        the end of a job that ended meanwhile lies between."""
+        return self._after_last_phase(objects.start_time(pods, now), now)
+
+    def _after_last_phase(self, at: float, now: float) -> float:
+        return max(at, self.phases[-1].at) if self.phases and self.phases[-1].at <= now else at
 
     def note_event(self, event: Object) -> None:
         """Add an event. Skips those that repeat the gang's reason for waiting for each pod, which would displace all others."""
