@@ -176,6 +176,16 @@ class Journal:
             finally:
                 log.close()
 
+    def has_deleted(self, kind: str, name: str, since: int) -> bool:
+        """Whether an object without a namespace was removed after a revision, as far as that has not been compacted."""
+        with TranslateErrors(self.path):
+            log = sqlite3.connect(self.path, isolation_level=None)
+            try:
+                query = "SELECT 1 FROM log WHERE revision > ? AND verb = ? AND kind = ? AND name = ? AND namespace = '' LIMIT 1"
+                return log.execute(query, (since, log_format.VERBS.index("Deleted"), kind, name)).fetchone() is not None
+            finally:
+                log.close()
+
     def close(self) -> None:
         """Release the database and its lock; whatever was committed is on disk."""
         self._log.close()

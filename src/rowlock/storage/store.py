@@ -181,6 +181,8 @@ class Store:
         revision, after = read_verbs.decode_token(token) if token else (self.revision, FIRST_KEY)
         if revision < self.watch_cache.floor or revision > self.revision:
             raise Expired(read_verbs.EXPIRED_TOKEN_MESSAGE)
+        if self._was_removed_lately(selection.namespace, revision):
+            raise Expired(read_verbs.EXPIRED_TOKEN_MESSAGE)
         since = self.watch_cache.changes_after(selection.kind, revision)
         page = read_verbs.take_page(
             selection, read_verbs.objects_at_revision(self.view, selection, since, after), limit
@@ -221,12 +223,11 @@ class Store:
     def follow(self, selection: Selection, *, since: int | None = None, bookmarks: bool = False) -> Watcher:
         """`watch` for the HTTP server: a Watcher whose `next` returns all available changes at once."""
         items = self.view.freeze(selection.kind, selection.namespace) if since is None else iter(())
-        initial_changes = (change for change in _as_added(selection.kind, items) if selection.matches(change.object))
         return Watcher(
             self,
             selection,
             since=since,
-            initial_changes=initial_changes,
+            initial_changes=_as_added(selection.kind, items),
             bookmark_interval=BOOKMARK_INTERVAL if bookmarks else None,
         )
 
@@ -255,6 +256,21 @@ class Store:
         while True:
             for change in await watcher.next():
                 yield change
+
+    async def check_is_same_namespace(self, namespace: str, since: int) -> None:
+        """Raises Expired where a namespace of this name was removed after `since`: what it held is not for the owners of the next one."""
+        removed = self._was_removed_lately(namespace, since)
+        if not removed and self._journal and self.compacted_revision <= since < self.watch_cache.floor:
+            removed = await asyncio.to_thread(self._journal.has_deleted, kinds.NAMESPACE.resource, namespace, since)
+        if removed:
+            raise Expired(
+                f"too old resource version: {since}: the namespace {namespace} was deleted after it; list again"
+            )
+
+    def _was_removed_lately(self, namespace: str, since: int) -> bool:
+        """Whether the changes in memory tell of it."""
+        later = self.watch_cache.changes_after(kinds.NAMESPACE, since) if namespace else ()
+        return any(change.type == "Deleted" and change.key.name == namespace for change in later)
 
     async def wait_for_revision(self, since: int) -> None:
         """Wait until a revision that has been handed out is durable. Raises Expired for one that never was: it is another cluster's."""

@@ -15,7 +15,7 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from rowlock.controllers.turn_budget import OnePerTurn
+from rowlock.controllers.turn_budget import OnePerTurn, SharedTurn
 from rowlock.controllers.view.state import StoredChange
 from rowlock.kinds import Kind
 
@@ -118,7 +118,7 @@ class WatchCache:
 
     def __init__(self, floor: int, window: int) -> None:
         self.floor = floor
-        self.list_turns = OnePerTurn()
+        self.list_turns, self.list_looks = OnePerTurn(), SharedTurn()
         """Turns of watchers to return a further batch of their initial lists: a thousand that begin together would share one turn of the
         loop."""
         self._window = window

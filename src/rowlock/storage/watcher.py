@@ -7,7 +7,6 @@ costs a thousand times. A caller that can pass changes on at once gives `next` a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain
 from typing import Protocol
 
 from rowlock.api import Change
@@ -19,8 +18,11 @@ from rowlock.storage.watch_cache import Cursor, Listener, WatchCache
 TryDeliver = Callable[[Sequence[Change]], bool]
 """Passes changes on without awaiting, all or none of them; False when it cannot now."""
 
-LIST_CHUNK, LIST_BYTES = 256, 1 << 20
-"""Objects of the initial list in one batch, and bytes of their JSON after which it ends."""
+LIST_CHUNK, LIST_BYTES, LIST_LOOKS = 256, 1 << 18, 1024
+"""Objects of the initial list in one batch, bytes of their JSON after which it ends, and objects that are looked at for it. A client
+that reads nothing keeps one batch in the server's memory."""
+_SMALL, _SMALL_BYTES = 32, 1 << 15
+"""A first batch of at most so much goes out at once; a larger one waits for a turn of its own."""
 
 
 class ChangeSource(Protocol):
@@ -50,7 +52,7 @@ class Watcher:
         selection: Selection | None = None,
         *,
         since: int | None = None,
-        initial_changes: Iterable[Change] = (),
+        initial_changes: Iterable[StoredChange] = (),
         bookmark_interval: float | None = None,
     ) -> None:
         self._source, self._selection, self._bookmark_interval = source, selection, bookmark_interval
@@ -58,23 +60,21 @@ class Watcher:
         self._namespace = selection.namespace if selection else ""
         self._since = source.revision if since is None else since
         self._cursor: Cursor | None = None
-        self._initial_batches: Iterator[Sequence[Change]] = iter(())
-        self._has_begun = False
-        """Whether `next` has returned the first batch of the initial list."""
+        self._initial_batches: Iterator[Sequence[StoredChange]] = iter(())
+        self._has_begun, self._is_listed = False, True
+        """Whether `next` has returned the first batch of the initial list, and all of it."""
         if since is None:
             self._cursor = source.watch_cache.cursor(self._kind, self._namespace)
-            self._initial_batches = chain(_list_chunks(initial_changes), [(Change("Bookmark", self._since),)])
+            self._initial_batches = _list_chunks(initial_changes, selection)
+            self._is_listed = False
 
     async def next(self, try_deliver: TryDeliver | None = None) -> Sequence[Change]:
         """Wait for changes and return them, or one bookmark: after the initial list, and after `bookmark_interval` seconds
         without changes. Raises Expired when changes since the last call have been compacted.
 
         While this waits, changes go to `try_deliver`; those that it does not accept are returned."""
-        for batch in self._initial_batches:
-            if self._has_begun:
-                await self._source.watch_cache.list_turns.wait()
-            self._has_begun = True
-            return batch
+        if not self._is_listed:
+            return await self._next_of_list()
         source = self._source
         if self._since > source.revision:
             await source.wait_for_revision(self._since)
@@ -87,6 +87,24 @@ class Watcher:
                 return visible
             if self._cursor and not await self._cursor.wait(self._bookmark_interval, listener):
                 return (Change("Bookmark", source.revision),)
+
+    async def _next_of_list(self) -> Sequence[Change]:
+        """The next batch of the initial list, or the bookmark at its end. Many watches begin together: what they look through in a turn of
+        the loop has a limit in all, and one of them at a time goes on with a large batch."""
+        turns = self._source.watch_cache
+        while not self._is_listed:
+            if self._has_begun:
+                await turns.list_turns.wait()
+            async with turns.list_looks:
+                batch = next(self._initial_batches, None)
+            if batch is None:
+                self._is_listed = True
+            elif batch:
+                if not self._has_begun and (len(batch) > _SMALL or _size(batch) > _SMALL_BYTES):
+                    await turns.list_turns.wait()
+                self._has_begun = True
+                return batch
+        return (Change("Bookmark", self._since),)
 
     def take(self) -> Sequence[StoredChange] | None:
         """The changes since the last call, of all objects of the kind, without waiting; None when some are no longer in memory."""
@@ -120,13 +138,20 @@ class Watcher:
         return [visible for change in changes if (visible := selection.visible_change(change)) is not None]
 
 
-def _list_chunks(changes: Iterable[Change]) -> Iterator[Sequence[Change]]:
-    chunk, size = list[Change](), 0
+def _list_chunks(changes: Iterable[StoredChange], selection: Selection | None) -> Iterator[Sequence[StoredChange]]:
+    """What the watch selects, in batches; an empty one where many objects were looked at for nothing."""
+    chunk, size, looks = list[StoredChange](), 0, 0
     for change in changes:
-        chunk.append(change)
-        size += len(change.encoded) if isinstance(change, StoredChange) else 0
-        if len(chunk) >= LIST_CHUNK or size >= LIST_BYTES:
+        looks += 1
+        if selection is None or selection.matches(change.object):
+            chunk.append(change)
+            size += len(change.encoded)
+        if len(chunk) >= LIST_CHUNK or size >= LIST_BYTES or looks >= LIST_LOOKS:
             yield chunk
-            chunk, size = [], 0
+            chunk, size, looks = [], 0, 0
     if chunk:
         yield chunk
+
+
+def _size(batch: Sequence[StoredChange]) -> int:
+    return sum(len(change.encoded) for change in batch)
