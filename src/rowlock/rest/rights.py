@@ -7,7 +7,8 @@ Rights are checked three times. A route of `routes.py` names the `Right` that it
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -29,7 +30,11 @@ from rowlock.api import (
 from rowlock.errors import Forbidden
 from rowlock.kinds import Kind
 from rowlock.objects import Object
+from rowlock.rest.log_streams.log_response import close_stream
 from rowlock.selectors import EVERYTHING, FieldSelector, Selector
+
+LOG_REVIEW_S = 5.0
+"""Seconds after which the next piece of a log needs the right to read it again."""
 
 Scope = Literal["everybody", "cluster", "project", "workload", "list", "body", "batch", "asset", "rule"]
 """Where a right is checked: `everybody` nowhere; `cluster` in the whole cluster; `project`, `workload`, `asset` and `rule`
@@ -164,4 +169,16 @@ class AuthorizedApi:
 
     def log(self, namespace: str, pod: str, options: LogOptions = LOG) -> AsyncIterator[bytes]:
         require(self._rights, "get", kinds.POD, namespace, name=pod, subresource="log")
-        return self._api.log(namespace, pod, options)
+        return self._while_allowed(namespace, pod, self._api.log(namespace, pod, options))
+
+    async def _while_allowed(self, namespace: str, pod: str, log: AsyncIterator[bytes]) -> AsyncGenerator[bytes]:
+        """The log, until the right to read it is gone: it may be followed for days. Raises Forbidden."""
+        checked = time.monotonic()
+        try:
+            async for piece in log:
+                if (now := time.monotonic()) - checked >= LOG_REVIEW_S:
+                    require(self._rights, "get", kinds.POD, namespace, name=pod, subresource="log")
+                    checked = now
+                yield piece
+        finally:
+            await close_stream(log)

@@ -22,10 +22,13 @@ from tests.waiting import PATIENCE, until
 
 from rowlock import errors, kinds, server_files
 from rowlock.api import LogOptions
-from rowlock.apiserver.endpoints import watches as watching
 from rowlock.apiserver.http import requests
+from rowlock.authentication.users import User
+from rowlock.authorization.open_requests import LongRunningRequests
+from rowlock.authorization.rbac import RbacAuthorizer
 from rowlock.errors import TooManyRequests
 from rowlock.http_server import connection_limits, http_protocol, sockets, tls
+from rowlock.storage.store import Store
 
 CONFIGS = "/api/v1/namespaces/default/configmaps"
 PODS = requests.Target(kinds.POD)
@@ -202,18 +205,25 @@ def test_an_answer_says_how_many_causes_it_leaves_out(client: httpx.Client) -> N
     assert said["message"].endswith(", and 99500 more]")
 
 
+def call_of(user: str) -> requests.Call:
+    return requests.Call("GET", "/", {}, {}, User(user), RbacAuthorizer(Store.open(None).view))
+
+
 def test_watches_have_a_limit_per_user() -> None:
-    watches = watching.LongRunningRequests(2)
-    with watches.count_request("a", "watch", PODS), watches.count_request("a", "watch", PODS):
-        with (
-            pytest.raises(TooManyRequests, match="2 watches, followed logs and sessions open"),
-            watches.count_request("a", "watch", PODS),
-        ):
+    async def body() -> None:
+        requests_, a, b = LongRunningRequests(2), call_of("a"), call_of("b")
+        with requests_.hold(a, "watch", PODS), requests_.hold(a, "watch", PODS):
+            with (
+                pytest.raises(TooManyRequests, match="2 watches, followed logs and sessions open"),
+                requests_.hold(a, "watch", PODS),
+            ):
+                pass
+            with requests_.hold(b, "watch", PODS):
+                pass
+        with requests_.hold(a, "watch", PODS):  # the others have ended
             pass
-        with watches.count_request("b", "watch", PODS):
-            pass
-    with watches.count_request("a", "watch", PODS):  # the others have ended
-        pass
+
+    asyncio.run(body())
 
 
 # ---------------------------------------------------------------- too slow
@@ -443,10 +453,10 @@ def test_followed_logs_have_a_limit_per_user(
     """Together with watches: each of them holds a connection and an open file."""
     path, log = endless
 
-    def full(watches: watching.LongRunningRequests, user: str, *what: object) -> None:
-        raise TooManyRequests(f"{user} has enough")
+    def full(open_requests: LongRunningRequests, call: requests.Call, *what: object) -> None:
+        raise TooManyRequests(f"{call.user.name} has enough")
 
-    monkeypatch.setattr(watching.LongRunningRequests, "count_request", full)
+    monkeypatch.setattr(LongRunningRequests, "hold", full)
     refused = client.get(f"{path}0")
     assert (refused.status_code, refused.json()["message"]) == (429, "rowlock-admin has enough")
     assert not log.reading

@@ -26,6 +26,7 @@ from rowlock.apiserver.http.requests import Call, Target, path_not_found
 from rowlock.apiserver.http.responses import answer_object, encode
 from rowlock.apiserver.printers import tables
 from rowlock.apiserver.schema import types
+from rowlock.authorization.open_requests import LongRunningRequests
 from rowlock.controllers.turn_budget import take_slices
 from rowlock.controllers.view.state import FIRST_KEY
 from rowlock.errors import Unsupported, not_found
@@ -51,7 +52,7 @@ def match_path(version: tuple[str, str], rest: list[str]) -> tuple[ComputedKind,
 class ComputedKinds:
     """Answers reads and watches of computed kinds."""
 
-    def __init__(self, store: Store, long_running: watches.LongRunningRequests) -> None:
+    def __init__(self, store: Store, long_running: LongRunningRequests) -> None:
         self._store, self._long_running = store, long_running
         self._watched: WeakValueDictionary[tuple[Kind, str], ComputedObjects] = WeakValueDictionary()
         """What several watches share, while there are any."""
@@ -64,7 +65,7 @@ class ComputedKinds:
         verb = requests.verb_of(call, name)
         call.require(verb, target)
         if verb == "watch" and row in _FROM_PODS:
-            with self._long_running.count_request(call.user.name, verb, target):
+            with self._long_running.hold(call, verb, target):
                 return await watches.watch(call, receive, send, store, target, follow=partial(self._follow, row))
         if call.method not in ("GET", "DELETE" if row in computed_kinds.UNSERVED else "GET") or call.flag("watch"):
             raise Unsupported(row.refusal)

@@ -7,9 +7,7 @@ watcher. A streaming list (`sendInitialEvents`) is the state, an annotated bookm
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from starlette.types import Receive, Send
@@ -21,7 +19,7 @@ from rowlock.apiserver.http import requests
 from rowlock.apiserver.http.requests import Call, Target
 from rowlock.apiserver.http.responses import begin_stream, encode, encode_chunk, end_stream, send_chunk
 from rowlock.apiserver.printers import tables
-from rowlock.errors import ApiError, BadRequest, NotAcceptable, TooManyRequests
+from rowlock.errors import ApiError, BadRequest, NotAcceptable
 from rowlock.http_server.disconnects import send_until_disconnect
 from rowlock.storage.computed_watcher import ComputedWatcher
 from rowlock.storage.read_verbs import Selection
@@ -42,34 +40,6 @@ class Follow(Protocol):
     """Begins a watch of the selected objects, with the state if `since` is None."""
 
     def __call__(self, selection: Selection, *, since: int | None, bookmarks: bool) -> Watcher | ComputedWatcher: ...
-
-
-class LongRunningRequests:
-    """Counts and limits the watches, followed logs and sessions in pods of each user: each holds a connection, and a watch
-    cursor, a file or a process."""
-
-    def __init__(self, limit: int, observe: Callable[[str, Target, int], None] | None = None) -> None:
-        """`limit`: per user. `observe` is called with the verb and target of each request, and +1 at its start or -1 at its end."""
-        self._limit, self._observe = limit, observe
-        self._open: Counter[str] = Counter()
-
-    @contextmanager
-    def count_request(self, user: str, verb: str, target: Target) -> Iterator[None]:
-        """Count a request for the duration of the context. Raises TooManyRequests."""
-        if self._open[user] >= self._limit:
-            text = f'user "{user}" has {self._limit} watches, followed logs and sessions open, as many as one may: end some, or share watches as informers do'
-            raise TooManyRequests(text, retry_after=1)
-        self._open[user] += 1
-        if self._observe is not None:
-            self._observe(verb, target, 1)
-        try:
-            yield
-        finally:
-            self._open[user] -= 1
-            if not self._open[user]:
-                del self._open[user]
-            if self._observe is not None:
-                self._observe(verb, target, -1)
 
 
 async def watch(
@@ -156,6 +126,9 @@ class _WatchStream:
         if self._send_initial and revision and revision > store.revision:
             self._deferred_error = requests.revision_too_large(revision, store.revision)
         since = None if not revision or self._send_initial else revision
+        self._store = store
+        self._unchecked = (scope.namespace, since) if scope.namespace and since is not None else None
+        """Namespace and revision with which it begins, until the first `next` has checked them."""
         if since is None and "sendInitialEvents" in call.query and not self._send_initial:
             since = store.revision  # only changes from now on
         requests.check_list_options(call, revision, watch=True)
@@ -167,6 +140,9 @@ class _WatchStream:
         """Wait for the next lines; a bookmark is returned alone. Changes that `pass_on` accepts meanwhile are not returned."""
         if self._deferred_error:
             raise self._deferred_error
+        if self._unchecked is not None:
+            await self._store.check_is_same_namespace(*self._unchecked)
+            self._unchecked = None
         send_now = _direct_sender(pass_on, self._encode_line if self._form else _encode_change)
         while True:
             batch = await self._watcher.next(send_now)

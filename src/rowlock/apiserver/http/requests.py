@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -73,6 +73,10 @@ class Call:
     """The name of the user who impersonates `user`; "" = none."""
     is_authorized: bool = False
     """The right has been checked already, for another resource name."""
+    required: Attributes | None = None
+    """The right that was checked last; None before."""
+    identify: Callable[[], Awaitable[tuple[User, str]]] | None = None
+    """`user` and `impersonator` as they are now: raises Unauthorized or Forbidden once the token, or the right to impersonate, is gone."""
     warnings: list[str] = field(default_factory=list)
     stream_scope: Any = None
     """The ASGI scope of a websocket, or of a client that asks for SPDY/3.1 on this connection (see `http_protocol.py`)."""
@@ -104,7 +108,7 @@ class Call:
     def require(self, verb: str, target: Target) -> None:
         """Raise Forbidden if the user lacks this right. A namespace counts as being in itself, and a list whose field selector
         names one object as a request for that object."""
-        if self.is_authorized or self.user.is_master:
+        if self.is_authorized:
             return
         kind, namespace, name, subresource = target.kind, target.namespace, target.name, target.subresource
         resource = kind.plural
@@ -115,7 +119,9 @@ class Call:
         if verb in ("list", "watch") and "fieldSelector" in self.query:
             match = _ONE_NAME.search(self.query["fieldSelector"])
             name = match[1] if match else ""
-        require(self.authorizer, self.user, Attributes(verb, kind.group, resource, subresource, namespace, name))
+        self.required = Attributes(verb, kind.group, resource, subresource, namespace, name)
+        if not self.user.is_master:
+            require(self.authorizer, self.user, self.required)
 
     def check_query(self, allowed: frozenset[str]) -> None:
         """Raise BadRequest for query parameters that are not in `allowed`."""

@@ -8,11 +8,13 @@ Paths are split by hand, without patterns: the hot path is a few dictionary look
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
+from functools import partial
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -47,6 +49,7 @@ from rowlock.authentication import token_review
 from rowlock.authentication.users import TokenAuthenticator, User
 from rowlock.authorization import impersonation
 from rowlock.authorization.authorizer import Authorizer
+from rowlock.authorization.open_requests import LongRunningRequests
 from rowlock.authorization.rbac import RbacAuthorizer
 from rowlock.errors import (
     ApiError,
@@ -96,10 +99,10 @@ class ApiServer:
         )
         self._observer = settings.observer
         self._review_token = token_review.token_reviewer(settings.service_accounts, self._authenticator)
-        self._watches = watches.LongRunningRequests(
+        self._long_running = LongRunningRequests(
             settings.watch_limit, None if self._observer is None else self._observer.count_long_running
         )
-        self._computed_kinds = computed_kinds.ComputedKinds(store, self._watches)
+        self._computed_kinds = computed_kinds.ComputedKinds(store, self._long_running)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if is_websocket := scope["type"] == "websocket":
@@ -122,6 +125,11 @@ class ApiServer:
         except ApiError as error:
             if not reply.started:
                 await answer_error(reply, error, warnings)
+            elif is_websocket:
+                await _close_websocket(send, error.message)
+            elif call is not None:  # nobody may take what was sent for the whole
+                call.cut()
+                await asyncio.sleep(0)  # the protocol knows by then
         except Exception as error:
             if reply.started and call is not None and call.stream_scope and isinstance(error, OSError):
                 return  # the client of a stream has disconnected
@@ -157,9 +165,11 @@ class ApiServer:
         if exchange is not None:
             call.pass_on, call.cut = exchange.pass_on, exchange.cut
         if not is_open(path):
-            if self._settings.id_tokens is not None and (token := _provided_token(headers)):
-                await self._settings.id_tokens.look_up(token)
-            call.user = self._authenticate(call, (scope.get("server") or ("",))[0], scope["headers"])
+            address = (scope.get("server") or ("",))[0]
+            call.identify = partial(
+                self._identify, headers, address, scope["headers"]
+            )  # which does not refer to the call
+            call.user, call.impersonator = await call.identify()
         if call.method in ("POST", "PUT", "PATCH", "DELETE"):
             body = exchange.body() if exchange is not None else None
             if body is None:
@@ -169,16 +179,20 @@ class ApiServer:
             call.body = body
         return call
 
-    def _authenticate(self, call: Call, address: str, headers: Iterable[tuple[bytes, bytes]]) -> User:
-        """The authenticated user, or the user that it impersonates. Raises Unauthorized, Forbidden."""
-        kind, _, token = call.header(b"authorization").partition(" ")
+    async def _identify(
+        self, headers: Mapping[bytes, bytes], address: str, all_headers: Iterable[tuple[bytes, bytes]]
+    ) -> tuple[User, str]:
+        """The user who sends the request, or the one that it impersonates and who does so ("" = nobody). Raises Unauthorized,
+        Forbidden."""
+        if self._settings.id_tokens is not None and (token := _provided_token(headers)):
+            await self._settings.id_tokens.look_up(token)
+        kind, _, token = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
         user = self._authenticator.authenticate(token.strip(), address) if kind.lower() == "bearer" else None
         if user is None:
             raise Unauthorized("Unauthorized")
-        if b"impersonate-user" in call.headers or b"impersonate-group" in call.headers:
-            call.impersonator = user.name
-            return impersonation.impersonate(self._authorizer, user, headers)
-        return user
+        if b"impersonate-user" in headers or b"impersonate-group" in headers:
+            return impersonation.impersonate(self._authorizer, user, all_headers), user.name
+        return user, ""
 
     async def _read_body(self, call: Call, receive: Receive) -> bytes:
         limit = self._settings.body_limit
@@ -257,7 +271,7 @@ class ApiServer:
         if target.subresource:
             return await self._serve_subresource(call, receive, send, target)
         if verb == "watch":
-            with self._watches.count_request(call.user.name, verb, target):
+            with self._long_running.hold(call, verb, target):
                 return await watches.watch(call, receive, send, self._store, target)
         await _VERB_HANDLERS[verb](call, send, self._store, target)
 
@@ -272,7 +286,7 @@ class ApiServer:
             raise Unsupported(NO_KUBELET_MESSAGE)
         pod_streams = await _POD_STREAMS.get()
         call.verb = "connect"
-        with self._watches.count_request(call.user.name, call.verb, target):
+        with self._long_running.hold(call, call.verb, target):
             await pod_streams.serve_pod_stream(call.stream_scope, receive, send, self._streaming_runtime, pod)
 
     async def _serve_subresource(self, call: Call, receive: Receive, send: Send, target: Target) -> None:
@@ -284,7 +298,7 @@ class ApiServer:
             raise not_found(kind.plural, target.name, kind.group) if kind.custom else path_not_found()
         if sub == "log" and call.method == "GET":
             call.verb = "connect"  # as kube-apiserver reports it
-            watch = self._watches.count_request(call.user.name, call.verb, target)
+            watch = self._long_running.hold(call, call.verb, target)
             with watch if call.flag("follow") else nullcontext():
                 return await subresources.log(call, receive, send, store, target)
         if sub in _POST_SUBRESOURCES:
@@ -305,6 +319,11 @@ class ApiServer:
         raise Unsupported(subresources.UNSUPPORTED.get(target.resource) or WRONG_METHOD)
 
 
+async def _close_websocket(send: Send, reason: str) -> None:
+    with suppress(OSError, RuntimeError):  # it is closed already
+        await send({"type": "websocket.close", "code": _POLICY_VIOLATION, "reason": reason[:_LONGEST_CLOSE_REASON]})
+
+
 def _provided_token(headers: Mapping[bytes, bytes]) -> str:
     """A bearer token that may be from an identity provider (a JWT); "" for any other."""
     scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
@@ -316,6 +335,7 @@ def _too_large_error(limit: int) -> TooLarge:
 
 
 VerbHandler = Callable[[Call, Send, Store, Target], Awaitable[None]]
+_POLICY_VIOLATION, _LONGEST_CLOSE_REASON = 1008, 120  # RFC 6455: a reason has 123 bytes at most
 _NO_EXTENSIONS: Mapping[str, Any] = {}
 
 _UNSTORED_PATH_PARTS = frozenset(
