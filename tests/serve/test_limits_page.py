@@ -24,7 +24,7 @@ from rowlock.kubelet.volumes import volumes
 from rowlock.rest import call
 from rowlock.rest.notifications import trial
 from rowlock.rest.sweeps import submits, views
-from rowlock.storage import store, write_verbs
+from rowlock.storage import store, watch_cache, write_verbs
 from rowlock.sweeps import reconcile, sweep
 from rowlock.system import event_expiry
 from rowlock.workloads import body_fields, dry_run_gangs, list_query
@@ -75,7 +75,7 @@ def test_every_figure_is_that_of_the_code() -> None:
         f"| a write, with the object that it changes, that is checked on the event loop | {api.LARGE_WRITE >> 10} KiB |",
         f"| {request_body.LARGE_JSON >> 10} KiB of JSON, {request_body.LARGE_YAML >> 10} KiB of YAML |",
         f"| {yaml_reader.MAX_DEPTH} levels |",
-        f"| {store.WATCH_WINDOW:,} changes in memory",
+        f"| {store.WATCH_WINDOW:,} changes in memory, {watch_cache.WINDOW_BYTES >> 20} MiB of JSON",
         f"of all its runs | {sweep.MOST_BYTES:,} bytes, {submits._MOST_RUN:,} and {submits._MOST_PARAMETERS:,} characters |",
         f"made at a time | {reconcile.MOST_CREATED}; of large ones {reconcile._MOST_CHARACTERS:,} characters",
         f"a sweep's runs | {views._LONGEST_COMMAND:,} characters |",

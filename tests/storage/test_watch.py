@@ -16,7 +16,7 @@ from rowlock.api import Change
 from rowlock.controllers.view.state import FIRST_KEY, StoredChange
 from rowlock.objects import Object
 from rowlock.selectors import parse_labels
-from rowlock.storage import read_verbs
+from rowlock.storage import read_verbs, watch_cache
 from rowlock.storage import store as module
 from rowlock.storage import watcher as watching
 from rowlock.storage.read_verbs import Selection
@@ -409,5 +409,27 @@ def test_the_history_of_a_removed_namespace_is_not_for_the_next_owner_of_its_nam
                 if path is None:
                     break
                 store.watch_cache.trim(store.revision)
+
+    run(body())
+
+
+def test_large_objects_that_change_again_and_again_are_not_all_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """2,048 changes of an object of 1.5 MiB were gigabytes. Whoever waits gets each change all the same, whoever comes late those of the
+    journal."""
+    monkeypatch.setattr(watch_cache, "WINDOW_BYTES", 100_000)
+
+    async def body() -> None:
+        async with Opened(tmp_path / "cluster.db") as store:
+            begin = objects.revision(await store.create(CM, config("c", data="x" * 10_000)))
+            watch = store.watch(CM, since=begin)
+            for n in range(100):
+                await store.update(CM, config("c", data=f"{n:03}" + "x" * 10_000))
+                assert (await take(watch, 1))[0].object["data"]["a"].startswith(f"{n:03}")
+            kept = store.watch_cache.changes_after(CM, 0)
+            assert 9 <= len(kept) <= 15
+            late = await take(store.watch(CM, since=begin), 100)
+            assert [change.object["data"]["a"][:3] for change in late] == [f"{n:03}" for n in range(100)]
 
     run(body())

@@ -21,6 +21,9 @@ from rowlock.kinds import Kind
 
 log = logging.getLogger(__name__)
 
+WINDOW_BYTES = 32 << 20
+"""Bytes of JSON that the latest changes have together, about; in memory, decoded, they take some six times as much. A window of changes
+alone would be gigabytes where somebody writes large objects again and again."""
 LISTENERS_PER_TURN = 64
 """Listeners that are called in one turn of the event loop: they block it for about a millisecond."""
 
@@ -114,14 +117,14 @@ class Cursor:
 
 
 class WatchCache:
-    """The newest `window` changes. `floor`: every change after that revision is in memory."""
+    """The newest `window` changes, as far as they have `WINDOW_BYTES`. `floor`: every change after that revision is in memory."""
 
     def __init__(self, floor: int, window: int) -> None:
         self.floor = floor
         self.list_turns, self.list_looks = OnePerTurn(), SharedTurn()
         """Turns of watchers to return a further batch of their initial lists: a thousand that begin together would share one turn of the
         loop."""
-        self._window = window
+        self._window, self._bytes = window, 0
         self._all_changes = _Stream()
         self._kinds: dict[Kind, _Stream] = {}
         self._pending_deliveries: deque[Cursor] = deque()
@@ -131,9 +134,13 @@ class WatchCache:
         """Append durable changes and notify the waiting watchers."""
         # Trimmed rarely and in bulk, so that the cost per change stays constant; and before the changes come in, so that
         # a watcher that waits has time to read even a batch larger than the window.
-        if len(self._all_changes.changes) > self._window + self._window // 4:
-            self.trim(self._all_changes.changes[-self._window - 1].revision)
+        kept = self._all_changes.changes
+        if len(kept) > self._window + self._window // 4:
+            self.trim(kept[-self._window - 1].revision)
+        if self._bytes > WINDOW_BYTES + WINDOW_BYTES // 4:
+            self.trim(self._last_beyond(WINDOW_BYTES))
         self._extend(self._all_changes, changes)
+        self._bytes += sum(len(change.encoded) for change in changes)
         by_kind: dict[Kind, list[StoredChange]] = {}
         for change in changes:
             by_kind.setdefault(change.kind_and_key[0], []).append(change)
@@ -143,10 +150,21 @@ class WatchCache:
     def trim(self, revision: int) -> None:
         """Forget everything up to `revision`."""
         self.floor = max(self.floor, revision)
+        gone = bisect_right(self._all_changes.changes, self.floor, key=_revision_of)
+        self._bytes -= sum(len(change.encoded) for change in self._all_changes.changes[:gone])
         for stream in (self._all_changes, *self._kinds.values()):
             trimmed = bisect_right(stream.changes, self.floor, key=_revision_of)
             del stream.changes[:trimmed]
             stream.base += trimmed
+
+    def _last_beyond(self, most: int) -> int:
+        """The revision of the newest change with which the newest ones have more bytes than `most`."""
+        size = 0
+        for change in reversed(self._all_changes.changes):
+            size += len(change.encoded)
+            if size > most:
+                return change.revision
+        return self.floor
 
     def cursor(self, kind: Kind | None, namespace: str = "", since: int | None = None) -> Cursor:
         """A place in the stream of one kind, or of everything: after `since` (not below `floor`), or at the end."""
