@@ -43,6 +43,7 @@ HANDLED = 'Traceback (most recent call last):\n  File "/w/a.py", line 3, in load
         ('pytest', 'tests_x.py::test_a failed: ValueError: bad words: 3 (and 1 more)', 'own'),
         ('rich', "ValueError: unknown model 'llama' (rich_chain.py:8 in load_the_configuration_of_the_model; caused by KeyError: 'llama')", 'own'),
         ('rich_ascii', "ValueError: unknown model 'llama' (rich_chain.py:8 in load_the_configuration_of_the_model; caused by KeyError: 'llama')", 'own'),
+        ('rich_long_path', 'ValueError: a learning rate of -1 (train.py:14 in build)', 'own'),
         ('shell', 'sh: 1: frob: not found', 'last line'),
         ('startup_line', 'ValueError: one line (startup_line.py:4)', 'own'),
         ('tensorflow_peer', 'UnavailableError: Graph execution error: Collective ops is aborted by: recvmsg:Connection reset by peer (killed_rank_after_startup_line.py:9)', 'secondary'),
@@ -78,6 +79,8 @@ def test_a_library_counts_only_where_the_program_says_nothing_after_it() -> None
     assert last_line(f"{STARTUP_LINE}\ncannot open shard 3") == "cannot open shard 3"
     assert last_line(f"step 5\n{STARTUP_LINE}") == STARTUP_LINE
     assert last_line(f"step 5\n{STARTUP_LINE.replace('E0000', 'W0000')}") == "step 5"
+    absent = "/usr/bin/env: 'python3\\r': No such file or directory"
+    assert last_line(f"{absent}\n/usr/bin/env: use -[v]S to pass options in shebang lines") == absent
 
 
 def test_an_error_after_which_the_program_worked_on_is_handled() -> None:

@@ -32,9 +32,10 @@ _LIBRARY_LINE = re.compile(
 )
 _NOISE = re.compile(
     r"wandb: |WARNING: All log messages before absl::|\S+:\d+: \w*Warning: |\s+warnings?\.warn|"
-    r"Set the environment variable HYDRA_FULL_ERROR|To enable the following instructions|\[Gloo\] "
+    r"Set the environment variable HYDRA_FULL_ERROR|To enable the following instructions|\[Gloo\] |"
+    r"\S*env: use -\[v\]S to pass options"
 )
-"""Library output other than errors: it neither explains an end nor shows that the program went on."""
+"""Output of libraries and tools other than errors: it neither explains an end nor shows that the program went on."""
 _IGNORED = re.compile(rf"{RANK_PREFIX}(?:Exception ignored (?:in|while|on)\b|--- Logging error ---$)")
 _IGNORED_BODY = re.compile(
     rf"{RANK_PREFIX}(?:\s|$|Traceback \(most recent call last\):$|Call stack:$|Message: |Arguments: )"
@@ -98,9 +99,9 @@ def _open_boxes(lines: list[LogLine]) -> list[LogLine]:
             opened.append((at, text))
         elif (inside := _BOX_LINE.match(text)) is None:
             is_open = False  # the last line of the box
-        elif _SOURCE_LINE.match(inside[1]) or not inside[1]:
+        elif _SOURCE_LINE.match(inside[1]) and not _BOX_FRAME.fullmatch(call + inside[1].rstrip()):
             call = ""
-        else:
+        else:  # a long path may be broken anywhere, even within the line's number
             call += inside[1].rstrip() + (" " if inside[1].endswith(" ") else "")
             if frame := _BOX_FRAME.fullmatch(call.rstrip()):
                 opened.append((at, f'{prefix}  File "{frame["path"]}", line {frame["line"]}, in {frame["function"]}'))
