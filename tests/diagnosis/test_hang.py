@@ -184,7 +184,20 @@ def look(rank: int, seen: Stack | None, moved: bool = False, **more: Any) -> Ran
             [look(0, ENDING, logged=LOST_PEER)],
             "moving",
             (),
-            "rank 0 is at _shutdown (threading.py:1590) and uses no CPU; it waits",
+            "rank 0 is at _shutdown (threading.py:1590) and uses no CPU, after its log had ended with RuntimeError: Connection closed by peer;"
+            " it waits",
+        ),
+        (
+            [look(0, READ, logged=NO_DATA)],
+            "moving",
+            (),
+            "rank 0 is at load (data.py:90) in readinto (socket.py:706) and uses no CPU, after",
+        ),
+        (
+            [look(0, READ, logged=LOST_PEER, world_size=2)],
+            "moving",
+            (),
+            "rank 0 is at load (data.py:90) in readinto (socket.py:706) and",
         ),
         ([look(0, REDUCE), look(1, LOAD, error=LOST_PEER)], "behind", ("rank 1",), "rank 1 (pod j-1, node n1) keeps"),
         ([look(0, LOAD, True, error=NO_DATA), look(1, LOAD, True)], "moving", (), "Nothing hangs: 2 ranks"),
@@ -399,6 +412,25 @@ def test_hangs_that_no_list_of_calls_knows(
     found = judge_ranks(looks)
     assert (found.kind, found.culprits, found.sentence) == (kind, culprits, sentence)
     assert found.is_hang == (kind != "absent")
+
+
+def test_a_rank_that_is_left_where_another_one_logged_an_error_hangs() -> None:
+    """A launcher that waits for its ranks one after the other does not see that the second has failed."""
+    left = look(0, READ, logged=NO_DATA, world_size=2)
+    assert judge_ranks([left]) == Verdict(
+        "still",
+        "No rank moves, silent for 6.0 s: rank 0 is at load (data.py:90) in readinto (socket.py:706) and uses no CPU, after its log had"
+        " ended with ValueError: no data (data.py:3 in load); of 2 ranks no other one runs.",
+    )
+    assert judge_ranks([replace(left, silent=2.0)]).kind == "moving"
+    asleep = look(0, NAP, logged=NO_DATA, world_size=2, sleeps=True)
+    assert [judge_ranks([replace(asleep, silent=each)]).kind for each in (19.0, 21.0)] == ["moving", "still"]
+
+
+def test_what_a_rank_logged_that_has_lost_its_peer_is_told_once_its_program_is_over() -> None:
+    over = look(0, ENDING, logged=LOST_PEER)
+    assert "log had ended with RuntimeError: Connection closed by peer" in judge_ranks([over, look(1, NAP)]).sentence
+    assert "log had ended" not in judge_ranks([look(0, READ, logged=LOST_PEER), look(1, NAP)]).sentence
 
 
 def test_ranks_that_all_sleep_hang_only_after_a_while() -> None:

@@ -77,8 +77,14 @@ def _judge_stacks(observations: Sequence[RankObservation]) -> Verdict:
     standing_still = [look for look in with_stack if look.is_standing_still]
     if len(observations) == 1 and standing_still and standing_still[0].is_at_rest:
         only = standing_still[0]
-        place = f"{_place_of(only)} and uses no CPU{_logged_text(only)}"
-        return Verdict("moving", f"{only.rank} is at {place}; it waits for no other rank.")
+        place = f"{only.rank} is at {_place_of(only)} and uses no CPU{_logged_text(only)}"
+        is_left = only.world_size > 1 and only.logged is not None and not only.logged.secondary
+        if is_left and (
+            not only.sleeps or only.silent >= _ASLEEP
+        ):  # another one of its pod has failed, and shared its log
+            silent = f"silent for {format_duration(only.silent)}"
+            return Verdict("still", f"No rank moves, {silent}: {place}; of {only.world_size} ranks no other one runs.")
+        return Verdict("moving", f"{place}; it waits for no other rank.")
     if len(standing_still) == len(observations) > 1 and all(look.is_at_rest for look in standing_still):
         return _still_verdict(standing_still)
     return Verdict("moving", _moving_sentence(observations))
@@ -325,7 +331,8 @@ def _activity_text(look: RankObservation) -> str:
 
 def _logged_text(look: RankObservation) -> str:
     """A clause about the error at the end of its log, which may be why it does not arrive; "" without one."""
-    if look.logged is None or look.logged.secondary or look.is_failed:
+    is_over = look.stack is not None and look.stack.is_over
+    if look.logged is None or (look.logged.secondary and not is_over) or look.is_failed:
         return ""
     return f", after its log had ended with {look.logged}"
 
