@@ -34,9 +34,9 @@ from rowlock import Client, ClientError
 from rowlock.sdk.client import JobHandle
 
 TARGET = 0.95
-BEGIN = 150.0
+BEGIN = 240.0
 """Seconds within which a program has begun: some import TensorFlow on a busy machine."""
-END = 120.0
+END = 240.0
 """Seconds within which a healthy or a failing program has ended."""
 BROKEN = "broken"
 """The outcome of a program that did not do what its header says: neither its answer nor ours is right."""

@@ -3,7 +3,7 @@
 # start = "JAXJob"
 # after = "compiling"
 # ///
-"""Two processes of JAX compile a long unrolled loop before their first step."""
+"""Two processes of JAX compile a long unrolled loop before their first step. They have met before: Gloo waits 30 seconds for a peer."""
 import os
 
 os.environ["JAX_PLATFORMS"] = "cpu"
@@ -16,12 +16,13 @@ jax.distributed.initialize(
     int(os.environ["NUM_PROCESSES"]),
     int(os.environ["PROCESS_ID"]),
 )
+multihost_utils.sync_global_devices("begin")
 print("compiling", flush=True)
 
 
 @jax.jit
 def step(x):
-    for n in range(600 if jax.process_index() else 200):
+    for n in range(300 if jax.process_index() else 100):
         x = jnp.sin(x @ x) + n
     return x
 
