@@ -242,6 +242,26 @@ def test_a_short_run_is_written_once_and_its_end_waits_for_nothing(
     assert sorted(written) == [f"pod/{objects.uid(pod)}", run]
 
 
+def test_ranks_that_are_stopped_after_a_failure_are_told_in_its_record(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a busy machine they end seconds after the job has failed, and their pods go without a phase of their own."""
+    told = ["rank 0 failed."]
+    monkeypatch.setattr(recorder.history, "explain_workload", lambda *_: {"sentence": told[0], "incidents": []})
+    identity, job = submit(world)
+    give_pod(world, job)
+    done = {"type": "Failed", "status": "True", "lastTransitionTime": "2026-01-02T03:04:06Z", "message": "it broke"}
+    world.patch(kinds.PYTORCHJOB, NAMESPACE, objects.name(job), {"status": {"conditions": [done]}}, "status")
+    wait(lambda: get(world, f"/api/v1/runs/{identity}")["verdict"] == "rank 0 failed.")
+    told[0] = "rank 0 failed; rank 1 was then stopped."
+    world.do(
+        lambda: world.store.delete(
+            kinds.POD, NAMESPACE, f"{objects.name(job)}-worker-0", options=DeleteOptions(grace=0)
+        )
+    )
+    wait(lambda: get(world, f"/api/v1/runs/{identity}")["verdict"] == told[0])
+
+
 @pytest.mark.parametrize(("kind", "phase", "verdict"), [("Succeeded", "Completed", "completed"), ("Failed", "Failed", "it broke")])  # fmt: skip
 def test_a_run_that_ends_and_is_deleted_between_two_looks_is_known_by_its_end(
     world: World, monkeypatch: pytest.MonkeyPatch, kind: str, phase: str, verdict: str

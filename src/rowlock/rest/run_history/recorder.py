@@ -297,6 +297,7 @@ class RunRecorder:
                 notes.note_pod(uid, pod, None)
         for uid in notes.pods.keys() - present:
             self._note_pod_gone(notes, uid, now)
+            notes.is_explained &= notes.record.phase != "Failed"  # what is stopped after a failure is told, too
 
     def _note_pod_gone(self, notes: RunNotes, uid: str, now: float) -> None:
         pod = notes.pods.pop(uid)
