@@ -108,15 +108,16 @@ class Faces:
         return [*argv, "--", "python", "-c", program]
 
     @contextmanager
-    def followed(self, name: str, program: str) -> Iterator[Callable[[], str]]:
-        """Two ranks under `rowlock run`, which follows them; what it has said of them beside their log. The job is deleted at the end."""
+    def followed(self, name: str, program: str) -> Iterator[Callable[[str], str]]:
+        """Two ranks under `rowlock run`, which follows them; what it has said of them beside their log, by its first words (on a busy machine
+        it may say before that a rank is slow). The job is deleted at the end."""
         command, path = self._command(name, program, "--nnodes", "2"), self.cluster.data.parent / f"{name}.out"
 
-        def said() -> str:
-            self.cluster.until(lambda: f"\nJob {name}: " in path.read_text(), "`rowlock run` tells it")
-            return next(line for line in path.read_text().splitlines() if line.startswith(f"Job {name}: ")).partition(
-                ": "
-            )[2]
+        def said(words: str) -> str:
+            start = f"Job {name}: {words}"
+            self.cluster.until(lambda: f"\n{start}" in path.read_text(), "`rowlock run` tells it")
+            line = next(line for line in path.read_text().splitlines() if line.startswith(start))
+            return line.partition(": ")[2]
 
         with (
             path.open("w") as out,
@@ -228,7 +229,7 @@ def test_a_hang_is_told_in_one_sentence(faces: Faces, name: str, program: str, w
     with faces.followed(name, program) as said:
         faces.cluster.until(lambda: faces.has(name, "JobHangs"), "the hang is an event", seconds=180, every=1)
         told = faces.now(name)
-        told |= {"event": faces.events(name, "JobHangs")[-1], "run": said()}
+        told |= {"event": faces.events(name, "JobHangs")[-1], "run": said(words)}
     sentence = same(told["why"])
     assert sentence.startswith(words), told
     assert same(told.pop("list")).endswith(sentence)
@@ -243,7 +244,7 @@ def test_ranks_that_never_met_are_told_in_one_sentence_while_they_run(faces: Fac
         faces.cluster.until(lambda: faces.has(name, "RanksNeverMet"), "the event", seconds=180, every=1)
         told = faces.now(name)
         (told["event"],) = faces.events(name, "RanksNeverMet")
-        told["run"] = said()
+        told["run"] = said("Rank 0 and rank 1 never")
     sentence = told["event"]
     assert sentence.startswith("Rank 0 and rank 1 never connected to each other (")
     assert told["why"].startswith("Nothing hangs: ") and told.pop("why").endswith(sentence)

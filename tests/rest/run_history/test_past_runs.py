@@ -20,6 +20,7 @@ from rowlock.objects import Object
 from rowlock.rest.run_history import recorder
 from rowlock.rest.run_history.past_logs import Life, _sort_by_age, choose_container
 from rowlock.rest.run_history.past_workloads import PastRun, _ran_for
+from rowlock.workloads import history
 
 NAMESPACE = "runai-team-a"
 WORKLOADS = "/api/v1/workloads"
@@ -247,7 +248,7 @@ def test_ranks_that_are_stopped_after_a_failure_are_told_in_its_record(
 ) -> None:
     """On a busy machine they end seconds after the job has failed, and their pods go without a phase of their own."""
     told = ["rank 0 failed."]
-    monkeypatch.setattr(recorder.history, "explain_workload", lambda *_: {"sentence": told[0], "incidents": []})
+    monkeypatch.setattr(history, "explain_workload", lambda *_: {"sentence": told[0], "incidents": []})
     identity, job = submit(world)
     give_pod(world, job)
     done = {"type": "Failed", "status": "True", "lastTransitionTime": "2026-01-02T03:04:06Z", "message": "it broke"}
