@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.diagnosis.test_hang import TORCH, dump, look
+from tests.diagnosis.test_hang import LOAD, TORCH, dump, look
 
 from rowlock.diagnosis.hang import judge_after, judge_ranks
 from rowlock.diagnosis.observation import RankObservation
@@ -89,8 +89,25 @@ def test_what_is_said_of_ranks_that_are_about_to_meet_and_of_those_that_cannot()
     )
 
 
+def test_a_library_that_asks_again_in_a_rendezvous_has_not_moved() -> None:
+    """torchrun asks once a second how many nodes have come, and may be seen at it; elsewhere another line is a movement."""
+
+    def asks(*inside: tuple[str, str, int], at: int = 10) -> Stack:
+        elastic = f"{TORCH}distributed/elastic/rendezvous/dynamic_rendezvous.py"
+        return dump(
+            *inside, ("DynamicRendezvousHandler.next_rendezvous", elastic, 1171), ("<module>", "/env/bin/torchrun", at)
+        )
+
+    sleeping, reading = (
+        asks(("_delay", f"{TORCH}distributed/elastic/rendezvous/utils.py", 181)),
+        asks(("get", "c10d.py", 3)),
+    )
+    assert sleeping.position == reading.position != asks(at=11).position
+    assert INIT.position != LOAD.position and sleeping.format_frames() != reading.format_frames()
+
+
 def agents(count: int, setting: str, **more: Any) -> list[RankObservation]:
-    told = torchrun_rendezvous(["torchrun", "--nnodes", setting], {})
+    told = torchrun_rendezvous(["torchrun", "--nnodes", setting, "--rdzv-backend", "c10d"], {})
     return [look(n, AGENT, rendezvous=told, looks=5, watched=4.0, **more) for n in range(count)]
 
 

@@ -6,7 +6,13 @@ from typing import Any
 
 import pytest
 
-from rowlock.diagnosis.rendezvous import Rendezvous, parse_rendezvous, rendezvous_fault, torchrun_rendezvous
+from rowlock.diagnosis.rendezvous import (
+    Rendezvous,
+    have_all_come,
+    parse_rendezvous,
+    rendezvous_fault,
+    torchrun_rendezvous,
+)
 
 
 def call(name: str, **variables: str) -> dict[str, Any]:
@@ -43,15 +49,39 @@ def test_what_is_no_stack_tells_nothing(threads: object) -> None:
     assert parse_rendezvous(threads) is None
 
 
+def agent(nodes: str, size: int, most: int, rank: int | None, host: str, port: int = 29500, **more: Any) -> Rendezvous:
+    """What a torchrun was told."""
+    return Rendezvous(size, rank, host, port, nodes=nodes, most=most, **{"group": "none", **more})
+
+
 @pytest.mark.parametrize(
     ("command", "environ", "found"),
     [
-        ("torchrun --nnodes 1:3 a.py", {"PET_NNODES": "2"}, Rendezvous(1, nodes="--nnodes 1:3", most=3)),
-        ("torchrun --nnodes=3 a.py", {}, Rendezvous(3, nodes="--nnodes 3", most=3)),
+        (
+            "torchrun --nnodes 1:3 --rdzv_backend c10d --rdzv-endpoint m-0 a.py",
+            {"PET_NNODES": "2"},
+            agent("--nnodes 1:3", 1, 3, None, "m-0", 29400),
+        ),
+        ("torchrun --nnodes=3 a.py", {}, agent("--nnodes 3", 3, 3, 0, "127.0.0.1")),
+        (
+            "torchrun a.py",
+            {"PET_NNODES": "2", "PET_NODE_RANK": "1", "PET_MASTER_ADDR": "m-0", "PET_MASTER_PORT": "23456"},
+            agent("PET_NNODES=2", 2, 2, 1, "m-0", 23456),
+        ),
+        (
+            "torchrun --nnodes 2 --rdzv-backend=c10d --rdzv_id=a",
+            {},
+            agent("--nnodes 2", 2, 2, None, "localhost", 29400, group="a"),
+        ),
+        (
+            "torchrun --nnodes 2 a.py",
+            {"PET_RDZV_BACKEND": "c10d", "PET_RDZV_ENDPOINT": "m-0:29401", "PET_RDZV_ID": "b"},
+            agent("--nnodes 2", 2, 2, None, "m-0", 29401, group="b"),
+        ),
         (
             "torchrun --standalone a.py",
             {"PET_NNODES": "2"},
-            Rendezvous(2, nodes="PET_NNODES=2", most=2, standalone=True),
+            agent("PET_NNODES=2", 2, 2, 0, "127.0.0.1", standalone=True),
         ),
         ("torchrun --nnodes", {}, None),
         ("torchrun a.py", {}, None),
@@ -59,6 +89,58 @@ def test_what_is_no_stack_tells_nothing(threads: object) -> None:
 )
 def test_what_a_torchrun_was_told(command: str, environ: dict[str, str], found: Rendezvous | None) -> None:
     assert torchrun_rendezvous(command.split(), environ) == found
+
+
+def agents(*commands: str) -> list[tuple[str, str, Rendezvous | None]]:
+    """One torchrun in each pod, which wait for each other."""
+    found = [torchrun_rendezvous(["torchrun", *command.split()], {}) for command in commands]
+    return [(f"rank {n}", f"j-{n}", each) for n, each in enumerate(found)]
+
+
+TWO = "torchrun waits for 2 nodes (--nnodes 2), and 2 pods run one"
+C10D = "--nnodes 2 --rdzv-backend c10d"
+
+
+@pytest.mark.parametrize(
+    ("commands", "text", "culprits"),
+    [
+        (
+            [f"{C10D} --rdzv-id {n} --rdzv-endpoint m-0:29400" for n in "ab"],
+            f"{TWO}, but their --rdzv-id differ: `a` and `b`",
+            [],
+        ),
+        (
+            [f"{C10D} --rdzv-endpoint m-0:2940{n}" for n in range(2)],
+            f"{TWO}, but they look for each other at different ports: 29400 and 29401",
+            [],
+        ),
+        (
+            [C10D, C10D],
+            f"{TWO}, but each looks for the others at localhost:29400, which in each pod is that pod itself: give all of them the"
+            " --rdzv-endpoint of one pod",
+            [],
+        ),
+        (
+            ["--nnodes 2 --node-rank 0 --master-addr m-0"] * 2,
+            f"{TWO}, and rank 0 and rank 1 run one with the same --node-rank",
+            ["rank 0", "rank 1"],
+        ),
+        ([f"--nnodes 2 --node-rank {n} --master-addr m-0" for n in range(2)], "", []),
+        ([f"--nnodes 1:2 --rdzv-backend c10d --rdzv-id {n}" for n in "ab"], "", []),
+        ([f"{C10D} --rdzv-endpoint {host}:29400" for host in ("m-0", "10.0.0.7")], "", []),
+    ],
+)
+def test_torchruns_that_cannot_find_each_other(commands: list[str], text: str, culprits: list[str]) -> None:
+    """What their command lines tell is said at once; else they may be about to meet."""
+    assert have_all_come(agents(*commands), far=True) is not bool(text)
+    found = rendezvous_fault(agents(*commands), far=True)
+    assert found == ((text, culprits) if text else (found[0], []))
+    assert text or found[0].endswith("compare --rdzv-endpoint and --rdzv-id")
+
+
+def test_torchruns_that_are_connected_share_one_address() -> None:
+    """Pods may share a network, and with it localhost."""
+    assert have_all_come(agents(C10D, C10D), far=False)
 
 
 def join(*ranks: int, size: int = 3, **more: Any) -> list[tuple[str, str, Rendezvous | None]]:

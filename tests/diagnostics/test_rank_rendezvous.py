@@ -38,6 +38,14 @@ def test_time_counts_from_the_first_look_at_all_ranks_together() -> None:
     assert seen(*both, at=100.0) == [0.0, 0.0]
 
 
+def test_ranks_that_stood_still_were_there_at_the_first_of_several_looks() -> None:
+    kept = Rendezvouses(lambda: 50.0)
+    still = [look(n, INIT, looks=5, watched=4.0) for n in range(2)]
+    moved = [look(n, INIT, looks=5, watched=4.0, moved=True) for n in range(2)]
+    assert [each.together for each in asyncio.run(kept.look("a", still, []))] == [4.0, 4.0]
+    assert [each.together for each in asyncio.run(kept.look("b", moved, []))] == [0.0, 0.0]
+
+
 def test_a_rank_without_a_connection_to_another_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rank_rendezvous, "connected_processes", lambda pids: {101, 102})
     found = asyncio.run(Rendezvouses(lambda: 1.0).look("j", [look(n, INIT) for n in range(3)], []))

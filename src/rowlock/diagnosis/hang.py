@@ -285,11 +285,13 @@ def _meeting_verdict(waiting: Sequence[RankObservation], silent: float) -> Verdi
     far = join_names([look.rank for look in waiting if not look.is_connected], 3)
     more = awaited_nodes(ranks)
     limit = _RETRY if far else _LAST_CALL if more else _MEET
-    if (come := have_all_come(ranks, expected)) and (since := min(look.together for look in waiting)) < limit:
+    if (come := have_all_come(ranks, expected, far=bool(far))) and (
+        since := min(look.together for look in waiting)
+    ) < limit:
         if more and (len(waiting) == 1 or not far):
             return Verdict("moving", f"Nothing hangs so far: {more}.")
         return Verdict("moving", _about_to_meet_sentence(waiting, since, far))
-    reason, culprits = rendezvous_fault(ranks, expected)
+    reason, culprits = rendezvous_fault(ranks, expected, far=bool(far))
     text = f"The rendezvous is not complete: {reason}"
     if come and far:
         text += f", and {_unconnected_text(far)}"

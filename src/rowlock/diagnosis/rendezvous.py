@@ -12,7 +12,7 @@ from __future__ import annotations
 import ipaddress
 import json
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -43,7 +43,9 @@ TO_COMPARE = {
 _UNRESOLVED = re.compile(
     r"network addresses of \((?P<host>[^,)\s]{1,253}), \d+\) cannot be retrieved|Name or service not known: (?P<other>\S+)"
 )
-_MAX_WORD = 253
+_MAX_WORD, _MAX_ID = 253, 40
+_TORCHRUN_PORT = 29400
+"""Where torchrun looks for its rendezvous if its endpoint has no port; without an endpoint it looks on its own machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,8 @@ class Rendezvous:
     most: int = 0
     """For a torchrun: with how many nodes it begins at once; 0 = unknown."""
     standalone: bool = False
+    group: str = ""
+    """For a torchrun: its `--rdzv-id`; those with another one are in another rendezvous, even at the same address."""
 
     @property
     def address(self) -> str:
@@ -102,31 +106,52 @@ def expected_ranks(variables: Mapping[str, str]) -> int:
 
 def torchrun_rendezvous(words: Sequence[str], environ: Mapping[str, str]) -> Rendezvous | None:
     """The rendezvous of a torchrun, from its command line and environment; None when they set no number of nodes."""
-    standalone = "--standalone" in words
+    setting, nodes = _torchrun_option(words, environ, "nnodes")
+    if not nodes:
+        return None
+    least, _, most = nodes.partition(":")  # `2`, or `1:3` for an elastic torchrun
+    size, most_nodes = _number(least) or 0, _number(most or least) or 0
+    is_static = _torchrun_option(words, environ, "rdzv-backend")[1] in ("", "static")
+    endpoint = _torchrun_option(words, environ, "rdzv-endpoint")[1]
+    host, _, port = endpoint.rpartition(":") if ":" in endpoint else (endpoint, "", "")
+    rank = None
+    if is_static:
+        rank = _number(_torchrun_option(words, environ, "node-rank")[1] or "0")
+        host = host or _torchrun_option(words, environ, "master-addr")[1] or "127.0.0.1"
+        port = port or _torchrun_option(words, environ, "master-port")[1] or "29500"
+    return Rendezvous(
+        size,
+        rank,
+        host or "localhost",
+        _number(port) or _TORCHRUN_PORT,
+        nodes=setting,
+        most=most_nodes,
+        standalone="--standalone" in words,
+        group=_torchrun_option(words, environ, "rdzv-id")[1] or "none",
+    )
+
+
+def _torchrun_option(words: Sequence[str], environ: Mapping[str, str], name: str) -> tuple[str, str]:
+    """An option as it is set (`--nnodes 2`, `PET_NNODES=2`), and its value; "" and "" when it is not set."""
     for number, word in enumerate(words):
         option, equals, value = word.partition("=")
-        if option in ("--nnodes", "--nnode") and (value or number + 1 < len(words)):
-            value = value if equals else words[number + 1]
-            return _of_nodes(f"--nnodes {value[:_MAX_WORD]}", value, standalone)
-    value = environ.get("PET_NNODES", "")
-    return _of_nodes(f"PET_NNODES={value[:_MAX_WORD]}", value, standalone) if value else None
-
-
-def _of_nodes(setting: str, nodes: str, standalone: bool) -> Rendezvous:
-    """`nodes`: `2`, or `1:3` for an elastic torchrun."""
-    least, _, most = nodes.partition(":")
-    return Rendezvous(_number(least) or 0, nodes=setting, most=_number(most or least) or 0, standalone=standalone)
+        if option.replace("_", "-") in (f"--{name}", f"--{name.removesuffix('s')}"):
+            value = value if equals else "".join(words[number + 1 : number + 2])
+            return (f"{option} {value[:_MAX_WORD]}", value) if value else ("", "")
+    variable = f"PET_{name.replace('-', '_').upper()}"
+    value = environ.get(variable, "")
+    return (f"{variable}={value[:_MAX_WORD]}", value) if value else ("", "")
 
 
 Waiting = Sequence[tuple[str, str, Rendezvous | None]]
 """Of each rank that waits: its name, its pod, and what it expects."""
 
 
-def have_all_come(waiting: Waiting, expected: int = 0) -> bool:
+def have_all_come(waiting: Waiting, expected: int = 0, *, far: bool = False) -> bool:
     """Whether nothing is known to be missing or wrong, so that the ranks may be about to meet. Arguments as in `rendezvous_fault`."""
     known = [(name, pod, found) for name, pod, found in waiting if found is not None]
-    if torchruns := [found for _, _, found in known if found.nodes]:
-        return not torchruns[0].standalone and torchruns[0].size <= len({pod for _, pod, _ in known})
+    if any(found.nodes for _, _, found in known):
+        return not _fault_of_torchruns(known, far)[0]
     return not _known_fault(known, len(waiting), expected)[0] and (len(waiting) > 1)
 
 
@@ -143,12 +168,15 @@ def awaited_nodes(waiting: Waiting) -> str:
     )
 
 
-def rendezvous_fault(waiting: Waiting, expected: int = 0) -> tuple[str, list[str]]:
+def rendezvous_fault(waiting: Waiting, expected: int = 0, *, far: bool = False) -> tuple[str, list[str]]:
     """What is wrong, as a clause, and the names of the ranks at fault, if known.
-    `expected`: WORLD_SIZE, used when no rendezvous is known; 0 = unknown."""
+    `expected`: WORLD_SIZE, used when no rendezvous is known; 0 = unknown. `far`: a rank has no connection to another."""
     known = [(name, pod, found) for name, pod, found in waiting if found is not None]
-    if any(found.nodes for _, _, found in known):
-        return _missing_nodes(known), []
+    if torchruns := [found for _, _, found in known if found.nodes]:
+        text, culprits = _fault_of_torchruns(known, far)
+        pods = len({pod for _, pod, _ in known})
+        lost = f"{_wanted_nodes(torchruns[0])}, and {pods} pods run one: they do not find each other, so compare --rdzv-endpoint and --rdzv-id"
+        return text or lost, culprits
     text, culprits = _known_fault(known, len(waiting), expected)
     if text:
         return text, culprits
@@ -166,17 +194,44 @@ def _known_fault(known: Sequence[tuple[str, str, Rendezvous]], count: int, expec
     return (_count_text(count, expected) if not known and expected not in (0, count) else ""), []
 
 
-def _missing_nodes(known: Sequence[tuple[str, str, Rendezvous]]) -> str:
-    """What is wrong with torchruns, one in each pod, that wait for each other."""
-    first = known[0][2]
+def _wanted_nodes(torchrun: Rendezvous) -> str:
+    return f"torchrun waits for {torchrun.size} node{'s' if torchrun.size != 1 else ''} ({torchrun.nodes})"
+
+
+def _fault_of_torchruns(known: Sequence[tuple[str, str, Rendezvous]], far: bool) -> tuple[str, list[str]]:
+    """What is seen to be wrong with torchruns, one in each pod, that wait for each other, and the ranks at fault; "" for nothing."""
+    first = next(found for _, _, found in known if found.nodes)
     pods = len({pod for _, pod, _ in known})
-    nodes = f"{first.size} node{'s' if first.size != 1 else ''}"
-    text = f"torchrun waits for {nodes} ({first.nodes})"
+    text = _wanted_nodes(first)
     if first.standalone:
-        return f"{text} in each of {pods} pods, but --standalone makes a rendezvous of its own in each pod: leave --standalone out"
+        where = f"{text} in each of {pods} pods" if pods > 1 else text
+        return f"{where}, but --standalone makes a rendezvous of its own in each pod: leave --standalone out", []
     if first.size > pods:
-        return f"{text}, and {pods} pod{'s run' if pods != 1 else ' runs'} one"
-    return f"{text}, and {pods} pods run one: they do not find each other, so compare --rdzv-endpoint and --rdzv-id"
+        return f"{text}, and {pods} pod{'s run' if pods != 1 else ' runs'} one", []
+    if not all(found.nodes for _, _, found in known):  # in some pods torchrun has started its ranks
+        return "", []
+    text = f"{text}, and {pods} pods run one"
+    if ids := _differing_values(first.size, [(pod, f"`{found.group[:_MAX_ID]}`") for _, pod, found in known]):
+        return f"{text}, but their --rdzv-id differ: {ids}", []
+    joined = Counter(found.rank for _, _, found in known if found.rank is not None)
+    if twice := [name for name, _, found in known if found.rank is not None and joined[found.rank] > 1]:
+        return f"{text}, and {join_names(twice)} run one with the same --node-rank", twice
+    if not far:
+        return "", []
+    if ports := _differing_values(first.size, [(pod, str(found.port)) for _, pod, found in known]):
+        return f"{text}, but they look for each other at different ports: {ports}", []
+    if first.size > 1 and all(_is_loopback(found.host) for _, _, found in known):
+        where = f"each looks for the others at {first.address}, which in each pod is that pod itself"
+        return f"{text}, but {where}: give all of them the --rdzv-endpoint of one pod", []
+    return "", []
+
+
+def _differing_values(size: int, settings: Sequence[tuple[str, str]]) -> str:
+    """The values of a setting, by pod, that must be the same in `size` pods at least; "" if they are."""
+    pods = defaultdict[str, set[str]](set)
+    for pod, value in settings:
+        pods[value].add(pod)
+    return join_names(sorted(pods), 3) if min(map(len, pods.values())) < size else ""
 
 
 def _wrong_numbers(known: Sequence[tuple[str, str, Rendezvous]], count: int) -> tuple[str, list[str]]:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from rowlock.diagnosis.rendezvous import JAX_MEETING, TENSORFLOW_MEETING, XGBOOST_MEETING
+from rowlock.diagnosis.rendezvous import JAX_MEETING, MEETINGS, TENSORFLOW_MEETING, XGBOOST_MEETING
 
 _COLLECTIVES = frozenset(
     {
@@ -24,6 +24,7 @@ _COLLECTIVE_LIBRARIES = ("torch/distributed/", "mpi4py", "horovod", "jax/", "ten
 _MEETING_CALLS = (
     ("next_rendezvous", "torch/distributed/elastic/", "rendezvous"),
     ("_create_tcp_store", "torch/distributed/elastic/", "rendezvous"),
+    ("_assign_worker_ranks", "torch/distributed/elastic/agent/", "rendezvous"),
     ("initialize", "jax/_src/distributed.py", JAX_MEETING),
     ("_initialize_multi_worker", "tensorflow/python/distribute/", TENSORFLOW_MEETING),
     ("__enter__", "xgboost/collective.py", XGBOOST_MEETING),
@@ -77,19 +78,19 @@ class Stack:
 
     @property
     def position(self) -> tuple[tuple[Frame, ...], ...]:
-        """Compares equal in two dumps if the rank has not moved in between."""
-        return (self.frames, self.worker.frames if self.worker else ())
+        """Compares equal in two dumps if the rank has not moved in between. Below a call in which ranks find each other libraries ask
+        again and again (torchrun once a second): where they are there tells nothing."""
+        return (self.frames[self._meeting_frame :], self.worker.frames if self.worker else ())
+
+    @property
+    def _meeting_frame(self) -> int:
+        """The index of the innermost call in which ranks find each other; 0 = it is in none."""
+        return next((n for n, frame in enumerate(self.frames) if _collective_of(frame) in MEETINGS), 0)
 
     @property
     def collective(self) -> str:
         """The collective that the main thread is in, such as `all_reduce`; "" when it is in none."""
-        for frame in self.frames:
-            if frame.function in _COLLECTIVES and any(part in frame.file for part in _COLLECTIVE_LIBRARIES):
-                return frame.function
-            for function, file, meeting in _MEETING_CALLS:
-                if f".{frame.function}".endswith(f".{function}") and file in frame.file:
-                    return meeting
-        return ""
+        return next((call for frame in self.frames if (call := _collective_of(frame))), "")
 
     @property
     def awaited_collective(self) -> str:
@@ -140,6 +141,16 @@ class Stack:
     def format_frames(self, limit: int = 12) -> list[str]:
         """The `limit` innermost frames as text."""
         return [f"{f.function} ({f.file}:{f.line})" for f in self.frames[:limit]]
+
+
+def _collective_of(frame: Frame) -> str:
+    """The collective, or the call in which ranks find each other, that this frame is; "" for any other."""
+    if frame.function in _COLLECTIVES and any(part in frame.file for part in _COLLECTIVE_LIBRARIES):
+        return frame.function
+    for function, file, meeting in _MEETING_CALLS:
+        if f".{frame.function}".endswith(f".{function}") and file in frame.file:
+            return meeting
+    return ""
 
 
 def parse_stack(threads: object) -> Stack | None:

@@ -48,7 +48,9 @@ class Rendezvouses:
             return looks
         pids, since = self._complete.get(job, (frozenset[int](), 0.0))
         if pids != waiting:
-            since = self._clock()
+            since = self._clock() - (
+                0.0 if any(o.moved for o in observations) else min(o.watched for o in observations)
+            )
             self._complete[job] = frozenset(waiting), since
         together = self._clock() - since
         connected = await asyncio.to_thread(connected_processes, sorted(waiting))
