@@ -82,9 +82,9 @@ class ServerSettings(NamedTuple):
     keep_checkpoints: Annotated[float, Setting("how long to keep the checkpoints of a deleted job", "duration", "DURATION")] = 7 * 86400.0
     keep_runs: Annotated[float, Setting("how long the archive keeps a run after its end", "duration", "DURATION", "both")] = 90 * 86400.0
     archive_size: Annotated[int, Setting("how much the archive keeps; its oldest runs go first", "size", "SIZE", "both", minimum=16 << 20)] = 4 << 30
-    notify: Annotated[str, Setting("tell this address what happens to all jobs, as JSON for Slack, Mattermost or a program; @FILE has it inside", "text", "URL", "both")] = ""
+    notify: Annotated[str, Setting("tell this address what happens to all jobs: https://…, mailto:NAME@DOMAIN, command:/PATH; @FILE has it inside", "text", "URL", "both")] = ""
     notify_key_file: Annotated["Path | None", Setting("a file with the key that signs what --notify sends", "file", "FILE", "both")] = None
-    notify_allow: Annotated[str, Setting("hosts of this machine and of private networks that jobs may notify (comma separated)", "text", "HOST:PORT,...", "both")] = ""
+    notify_allow: Annotated[str, Setting("hosts of this machine and of private networks, and domains of e-mail, that jobs may notify (comma separated)", "text", "HOST:PORT|@DOMAIN,...", "both")] = ""
     event_ttl: Annotated[float, Setting("how long to keep an Event after it was last seen", "duration", "DURATION", minimum=1)] = 3600.0
     parity: Annotated[str, Setting("follow Kubeflow's training operator: closely, exactly, or with bugs fixed", "default|strict|fixed")] = "default"
     accept_loss: Annotated[bool, Setting("go on with a cluster.db that lacks changes it once had, and say what is lost", "switch", once=True)] = False

@@ -125,7 +125,7 @@ def test_what_the_server_must_not_reach_is_refused_with_a_sentence(cluster: Clus
     for url, words in (
         (f"http://127.0.0.1:{free_port()}/", "is this machine's loopback, and jobs may not send there"),
         ("http://169.254.169.254/latest/meta-data", "is the metadata service of a cloud"),
-        ("ftp://example.com/", "must begin with https:// or http://"),
+        ("ftp://example.com/", "must begin with https://, http:// or mailto:"),
     ):
         said = cluster.run("rowlock", "notify", "test", url, code=None)
         assert words in said, said

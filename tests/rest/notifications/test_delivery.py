@@ -10,19 +10,21 @@ from contextlib import asynccontextmanager
 import pytest
 from tests.waiting import until_async
 
+from rowlock.documents.notify_address import NotifyAddress
 from rowlock.documents.web_address import WebAddress
 from rowlock.kubelet.network.egress_policy import server_denial
 from rowlock.rest.notifications import webhook
 from rowlock.rest.notifications.lanes import PAUSES, STALE, WAITING_PER_NAMESPACE, Delivery, Lanes
 from rowlock.rest.notifications.message import Message
+from rowlock.rest.notifications.receivers import deliver, post
 from rowlock.rest.notifications.settings import NotifySettings
-from rowlock.rest.notifications.webhook import Answer, Judge, Undelivered, deliver, post
+from rowlock.rest.notifications.webhook import Answer, Judge, Undelivered
 
 MESSAGE = Message(b'{"text": "x"}', {"Content-Type": "application/json"})
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
-def anywhere(address: WebAddress, numeric: str) -> str:
+def anywhere(address: NotifyAddress, numeric: str) -> str:
     return ""
 
 
@@ -181,7 +183,8 @@ class World:
         self.now += seconds
         await asyncio.sleep(0)
 
-    async def deliver(self, address: WebAddress, message: Message, judge: Judge) -> Answer:
+    async def deliver(self, address: NotifyAddress, message: Message, judge: Judge) -> Answer:
+        assert isinstance(address, WebAddress)
         self.sent[address.host] += 1
         owner = message.body.decode()
         self.open[owner] += 1

@@ -143,6 +143,9 @@ def test_the_address_is_in_a_secret_and_nowhere_else() -> None:
         ({"url": "https://h/x", "on": ["fails"]}, "notify.on: may have started, failed"),
         ({"url": "https://h/x", "on": "failed"}, "notify.on: must be a list"),
         ({"uri": "https://h/x"}, "notify.uri: there is no such field"),
+        ({"url": "mailto:a"}, "notify.url: is no plain mailbox"),
+        ({"url": "mailto:a@b.c", "key": "0123456789abcdef"}, "notify.key: signs what goes to an address of the web"),
+        ({"url": "command:/bin/true"}, "notify.url: may be a command for the operator alone"),
         ("https://h/x", "notify: must be an object"),
     ],
 )

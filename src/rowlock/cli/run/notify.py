@@ -53,7 +53,8 @@ def test(line: CommandLine) -> int:
         show_json(answer)
     elif answer["delivered"]:
         signed = ", signed" if answer["signed"] else ""
-        show(f"{answer['target']} answered {answer['status']}{_answer_text(answer)}{signed}")
+        how = f"answered {answer['status']}" if answer["status"] else "was told"
+        show(f"{answer['target']} {how}{_answer_text(answer)}{signed}")
     else:
         reason = answer["reason"] or f"it answered {answer['status']}{_answer_text(answer)}"
         print(f"error: {answer['target']} was not told: {reason}", file=sys.stderr)

@@ -14,9 +14,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from rowlock.controllers.supervisor import ERRORS
-from rowlock.documents.web_address import WebAddress
+from rowlock.documents.notify_address import NotifyAddress
 from rowlock.rest.notifications.message import Message
-from rowlock.rest.notifications.webhook import Answer, Judge, Undelivered, deliver
+from rowlock.rest.notifications.receivers import deliver
+from rowlock.rest.notifications.webhook import Answer, Judge, Undelivered
 
 STALE = 900.0
 """Seconds after which what happened is no longer told."""
@@ -25,7 +26,7 @@ PAUSES = (0.0, 5.0, 30.0, 120.0, 300.0)
 WAITING_PER_NAMESPACE, WAITING = 200, 5_000
 _CONNECTIONS_PER_NAMESPACE, _CONNECTIONS = 2, 16
 
-Deliver = Callable[[WebAddress, Message, Judge], Awaitable[Answer]]
+Deliver = Callable[[NotifyAddress, Message, Judge], Awaitable[Answer]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,7 @@ class Delivery:
     """A message on its way. `done` is called once, with "" or the reason why it did not arrive."""
 
     namespace: str
-    address: WebAddress
+    address: NotifyAddress
     message: Message
     judge: Judge
     at: float

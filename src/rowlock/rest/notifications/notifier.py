@@ -21,7 +21,7 @@ from rowlock.api import Api, WriteOptions
 from rowlock.archive import redaction
 from rowlock.archive.records import RunRecord
 from rowlock.controllers.supervisor import ERRORS
-from rowlock.documents.web_address import WebAddress, parse_web_address
+from rowlock.documents.notify_address import NotifyAddress, parse_notify_address
 from rowlock.errors import ApiError, Conflict, Forbidden, NotFound
 from rowlock.objects import Object
 from rowlock.rest.notifications.lanes import STALE, Delivery, Lanes
@@ -52,7 +52,7 @@ class NotifyTarget:
     """An address to which things of a run are told. `name` stands before its marks: "" for the job's own, `*` for the operator's."""
 
     name: str
-    address: WebAddress
+    address: NotifyAddress
     key: str
     events: frozenset[str]
     judge: Judge
@@ -194,7 +194,7 @@ class Notifier:
         """Raises ValueError."""
         events = frozenset(filter(None, data.get("on", "").split(","))) or frozenset(EVENTS)
         return NotifyTarget(
-            "", parse_web_address(data.get("url", "")), data.get("key", ""), events, self._settings.judge_of_job
+            "", parse_notify_address(data.get("url", "")), data.get("key", ""), events, self._settings.judge_of_job
         )
 
     async def _send(self, run: _Run, notice: Notice) -> None:

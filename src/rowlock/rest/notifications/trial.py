@@ -7,14 +7,15 @@ from typing import NamedTuple
 
 from rowlock import kinds, objects
 from rowlock.answers import workloads as answers
-from rowlock.documents.web_address import WebAddress, parse_web_address
+from rowlock.documents.notify_address import NotifyAddress, parse_notify_address
 from rowlock.errors import BadRequest, TooManyRequests
 from rowlock.rest.call import RestCall
 from rowlock.rest.inventory.scopes import unknown_project
 from rowlock.rest.notifications.lanes import Lanes
 from rowlock.rest.notifications.message import chat_text, signed_message
+from rowlock.rest.notifications.receivers import post
 from rowlock.rest.notifications.settings import judge_of_operator
-from rowlock.rest.notifications.webhook import Judge, Undelivered, post
+from rowlock.rest.notifications.webhook import Judge, Undelivered
 from rowlock.workloads.body_fields import BodyErrors, Fields
 from rowlock.workloads.run_options.notify import parse_notify
 
@@ -47,7 +48,7 @@ class _Way(NamedTuple):
     """How a test goes: on whose behalf, where to, signed with which key."""
 
     namespace: str
-    address: WebAddress
+    address: NotifyAddress
     key: str
     judge: Judge
 
@@ -58,7 +59,7 @@ def _way_of_project(call: RestCall, name: str, wanted: Mapping[str, str]) -> _Wa
     if project is None:
         raise BadRequest(unknown_project(cache, name))
     call.require("create", kinds.PYTORCHJOB, project.namespace)
-    address, judge = parse_web_address(wanted["url"]), call.context.settings.notify.judge_of_job
+    address, judge = parse_notify_address(wanted["url"]), call.context.settings.notify.judge_of_job
     return _Way(project.namespace, address, wanted.get("key", ""), judge)
 
 

@@ -16,11 +16,12 @@ from contextlib import suppress
 from functools import lru_cache
 from typing import NamedTuple
 
+from rowlock.documents.notify_address import NotifyAddress
 from rowlock.documents.web_address import WebAddress
 from rowlock.rest.notifications.message import Message
 
-Judge = Callable[[WebAddress, str], str]
-"""Why this numeric address may not be connected to for the named one; "" = it may."""
+Judge = Callable[[NotifyAddress, str], str]
+"""Why this numeric address may not be connected to for the named one; "" = it may. A mailbox has no numeric address: ""."""
 TIMEOUT = 10.0
 """Seconds for everything: name, connection, request, answer."""
 _LONGEST_HEAD, _LONGEST_ANSWER = 16 << 10, 1000
@@ -34,14 +35,14 @@ _RESOLVER = ThreadPoolExecutor(32, "notify-names")
 
 
 class Answer(NamedTuple):
-    """What the receiver answered: the status and the beginning of the text."""
+    """What the receiver answered: the status (of HTTP, or the exit code of a program) and the beginning of the text."""
 
     status: int
     text: str
 
     @property
     def is_good(self) -> bool:
-        return 200 <= self.status < 300
+        return self.status == 0 or 200 <= self.status < 300
 
 
 class Undelivered(Exception):
@@ -52,7 +53,7 @@ class Undelivered(Exception):
         self.reason, self.is_final = reason, is_final
 
 
-async def deliver(address: WebAddress, message: Message, judge: Judge) -> Answer:
+async def post_well(address: WebAddress, message: Message, judge: Judge) -> Answer:
     """Post the message. Returns an answer with a status of 200 to 299. Raises Undelivered."""
     answer = await post(address, message, judge)
     if answer.is_good:

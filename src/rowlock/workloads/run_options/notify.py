@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from rowlock.documents.web_address import parse_web_address
+from rowlock.documents.notify_address import MailAddress, parse_notify_address
 from rowlock.workloads.body_fields import Fields
 
 STARTED = "started"
@@ -31,7 +31,9 @@ def parse_notify(top: Fields) -> dict[str, str]:
     fields.allow_only("url", "key", "on")
     url, key = fields.text("url"), fields.text("key")
     try:
-        parse_web_address(url)
+        address = parse_notify_address(url)
+        if key and isinstance(address, MailAddress):
+            fields.add_error("key", "format", "signs what goes to an address of the web; e-mail is not signed.")
     except ValueError as error:
         fields.add_error("url", "format", f"{error}.")
     if key and (problem := key_problem(key)):
