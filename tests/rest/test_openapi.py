@@ -136,6 +136,7 @@ BODIES: dict[str, Any] = {
     "UserCredentialRequest": {"name": "new", "type": "password", "spec": CREDENTIALS["password"]},
     "UserCredentialUpdate": {"description": "x"},
     "NotifyTest": {"projectId": "team-a", "notify": {"url": "http://127.0.0.1:9/", "on": ["failed"]}},
+    "QueueMove": {"workloadId": "no-such-workload", "place": "first"},
     "QuotaTrial": {"projects": [{"id": "team-a", "gpuQuota": 2}]},
 }  # fmt: skip
 """A request's schema and a request as it says."""
@@ -156,7 +157,8 @@ QUERIES = {
     "name-availability": "?templateName=x",
     "/drain": "?seconds=1",
 }
-ABSENT = {"/api/v1/scheduler/snapshot": 409, "/api/v1/scheduler/what-if": 409, "/api/v1/scheduler/quota-what-if": 409, "/api/v1/drain": 405, "/api/v1/drain/pods": 405,
+ABSENT = {"/api/v1/scheduler/snapshot": 409, "/api/v1/scheduler/what-if": 409, "/api/v1/scheduler/quota-what-if": 409, "/api/v1/scheduler/queue/move": 409,
+          "/api/v1/drain": 405, "/api/v1/drain/pods": 405,
           "/api/v1/workloads/{id}/pods/{pod}/metrics": 207, "/api/v1/nodes/{id}/metrics": 207}  # fmt: skip
 """What a server without a scheduler, or with a cluster that is somebody else's, has not; 207: nobody measures pods."""
 

@@ -100,6 +100,7 @@ NodeAllocation = TypedDict("NodeAllocation", {
 })  # fmt: skip
 Allocations = TypedDict("Allocations", {"nodes": list[NodeAllocation]})
 WaitingGang = TypedDict("WaitingGang", {"position": int, "workloadId": str, "name": str, "projectName": str, "hint": str})  # fmt: skip
+MovedGang = TypedDict("MovedGang", {"name": str, "projectName": str, "priority": int, "order": list[str]})
 EndingPods = TypedDict("EndingPods", {"endingPods": list[str]})
 WaitingOrder = TypedDict("WaitingOrder", {"isOrdered": bool, "total": int, "waiting": list[WaitingGang]})
 GangName = TypedDict("GangName", {"workloadId": str, "name": str, "projectName": str, "pods": int})

@@ -11,7 +11,7 @@ from rowlock.rest import applications, draining, manifest_check, projects, sched
 from rowlock.rest.accounts import access_rules, user_credentials, users
 from rowlock.rest.assets import assets, credentials, templates
 from rowlock.rest.call import Endpoint, RestCall
-from rowlock.rest.cluster_view import allocations, cards, pod_explanation, queue, quota_trial, usage
+from rowlock.rest.cluster_view import allocations, cards, pod_explanation, queue, queue_move, quota_trial, usage
 from rowlock.rest.hours import routes as hours
 from rowlock.rest.inventory import (
     clusters,
@@ -208,6 +208,7 @@ ROUTES: tuple[RouteRow, ...] = (
     ("GET", "/api/v1/scheduler/cards", _READ_CLUSTER, cards.index),
     ("GET", "/api/v1/scheduler/nodes", _READ_CLUSTER, allocations.index),
     ("GET", "/api/v1/scheduler/queue", _LIST, queue.index),
+    ("POST", "/api/v1/scheduler/queue/move", _CHANGE_QUEUE, queue_move.move),
     ("POST", "/api/v1/notify/test", _SUBMIT, trial.send_test),
     ("GET", "/api/v1/drain/pods", _READ_CLUSTER, draining.list_ending_pods),
     ("POST", "/api/v1/drain", _DRAIN, draining.drain),

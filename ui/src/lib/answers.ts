@@ -1045,6 +1045,13 @@ export interface WaitingGang {
   hint: string;
 }
 
+export interface MovedGang {
+  name: string;
+  projectName: string;
+  priority: number;
+  order: string[];
+}
+
 export interface EndingPods {
   endingPods: string[];
 }

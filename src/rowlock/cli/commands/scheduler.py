@@ -1,4 +1,4 @@
-"""`queue`, `scheduler snapshot`, `scheduler replay`, `simulate` and `explain --what-if`: query or simulate the scheduler.
+"""`queue list`, `queue move`, `scheduler snapshot`, `scheduler replay`, `simulate` and `explain --what-if`: query or simulate the scheduler.
 
 `queue`, `snapshot` and `--what-if` use the server. `replay` and `simulate` need no server: they run the real planner
 on this machine.
@@ -12,13 +12,16 @@ from __future__ import annotations
 import json
 import os
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rowlock.cli import client
 from rowlock.cli.context import project
 from rowlock.cli.grammar import CommandError, CommandLine
-from rowlock.cli.lookups import WORKLOADS, find_project
+from rowlock.cli.lookups import WORKLOADS, find_project, find_workload
 from rowlock.cli.output import format_age, format_number, show, show_json, table
+
+if TYPE_CHECKING:
+    from rowlock.answers.cluster import MovedGang
 
 _API = "/api/v1/scheduler"
 _PHASES_THAT_WAIT = ("Pending", "Degraded")
@@ -72,6 +75,23 @@ def _queue_row(job: dict[str, Any], *, with_project: bool) -> tuple[str, ...]:
         format_age(job["createdAt"]),
         next(iter(job["message"].splitlines()), ""),
     )
+
+
+def move(line: CommandLine) -> None:
+    """`queue move`. Raises CommandError."""
+    name, server, project_name = line.word("job"), client.connect(line), project(line)
+    given = {flag: getattr(line, flag) for flag in ("first", "last", "before", "after") if getattr(line, flag)}
+    if len(given) != 1:
+        raise CommandError("say where to: one of --first, --last, --before JOB, --after JOB", 2)
+    ((where, value),) = given.items()
+    to = {"place": where} if value is True else {where: find_workload(server, project_name, value)["id"]}
+    moved_id = find_workload(server, project_name, name)["id"]
+    answer: MovedGang = server.post(f"{_API}/queue/move", {"workloadId": moved_id, **to})
+    if line.json:
+        show_json(answer)
+    else:
+        names = ", ".join(answer["order"])
+        show(f"Project {answer['projectName']} starts those of its priority in this order: {names}")
 
 
 def snapshot(line: CommandLine) -> None:

@@ -237,9 +237,19 @@ WHY = Command("why", "Say in one sentence which rank failed first, or which rank
     Flag("--stacks", "switch", "show the stack of every running rank"),
     *_COMMON_FLAGS,
 ))  # fmt: skip
-QUEUE = Command("queue", "List the jobs that wait for nodes, in the order in which the scheduler tries them.", "commands.scheduler:queue", flags=(
-    Flag("-A --all-projects", "switch", "those of all projects; positions always count all that wait"), *_COMMON_FLAGS,
-))  # fmt: skip
+QUEUE = Group("queue", "The jobs that wait for nodes, in the order in which the scheduler tries them.", (
+    Command("list", "List the jobs that wait for nodes, in the order in which the scheduler tries them.", "commands.scheduler:queue", flags=(
+        Flag("-A --all-projects", "switch", "those of all projects; positions always count all that wait"), *_COMMON_FLAGS,
+    )),
+    Command("move", "Try a waiting job before or after others of its project and priority. Needs the right to change queues.",
+            "commands.scheduler:move", "JOB", (
+        Flag("--first", "switch", "before all others"),
+        Flag("--last", "switch", "after all others that wait now"),
+        Flag("--before", "text", "right before this one", value="JOB"),
+        Flag("--after", "text", "right after this one", value="JOB"),
+        *_COMMON_FLAGS,
+    )),
+), default="list")  # fmt: skip
 SCHEDULER = Group("scheduler", "Record the scheduler's input, and replay its decisions.", (
     Command("snapshot", "Print the scheduler's input as JSON, without secrets and environment variables.",
             "commands.scheduler:snapshot", flags=(

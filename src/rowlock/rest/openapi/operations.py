@@ -166,6 +166,7 @@ def _inventory_operations() -> Iterator[tuple[str, str, Operation]]:
     yield "GET", "scheduler/cards", Operation("Cards")
     yield "GET", "scheduler/nodes", Operation("Allocations")
     yield "GET", "scheduler/queue", Operation("WaitingOrder")
+    yield "POST", "scheduler/queue/move", Operation("MovedGang", body="QueueMove")
     yield "POST", "check", Operation("CheckResults", body="Manifests")
     yield "GET", "drain/pods", Operation("EndingPods")
     yield "POST", "drain", Operation("Accepted", 202, query=("seconds",))

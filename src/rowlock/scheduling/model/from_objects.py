@@ -112,6 +112,10 @@ def _gpu_memory_mib(node_labels: Mapping[str, str]) -> int:
     return max(100, int(text)) if is_digits(text) else 100
 
 
+QUEUE_ORDER_ANNOTATION = "rowlock.dev/queue-order"
+"""Queue annotation: uids of jobs, separated by spaces, that are tried in this order before the others of their priority."""
+
+
 def parse_queue(obj: Object) -> Queue:
     """A KAI Queue object as the planner sees it. Negative and absent amounts are unlimited, but an absent GPU quota is 0."""
     spec = obj.get("spec") or {}
@@ -125,6 +129,7 @@ def parse_queue(obj: Object) -> Queue:
         created=seconds(meta(obj).get("creationTimestamp")),
         preempt_min_runtime=quantity.parse_duration(spec.get("preemptMinRuntime")),
         reclaim_min_runtime=quantity.parse_duration(spec.get("reclaimMinRuntime")),
+        order=tuple(str(annotations(obj).get(QUEUE_ORDER_ANNOTATION) or "").split()),
     )
 
 

@@ -32,6 +32,7 @@ class QueueState:
         "fair_share",
         "gangs",
         "path",
+        "places",
         "queue",
         "quota_reservations",
         "rank",
@@ -43,6 +44,8 @@ class QueueState:
 
     def __init__(self, queue: Queue) -> None:
         self.queue = queue
+        self.places = {uid: place for place, uid in enumerate(queue.order)}
+        """Uid of a job → its place in the queue's `order`."""
         self.children: list[QueueState] = []
         self.path: tuple[QueueState, ...] = (self,)
         """The queue, its parent, ... up to its root; empty if a parent is missing or the parents form a cycle."""

@@ -222,6 +222,8 @@ class Queue:
     """For time-based fair share: its decayed fraction of the cluster's usage per resource, 0 to 1."""
     preempt_min_runtime: float | None = None
     reclaim_min_runtime: float | None = None
+    order: tuple[str, ...] = ()
+    """Uids of jobs that are tried first among those of their priority, in this order: `rowlock queue move`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,13 +18,15 @@ from rowlock.scheduling.model.session import Session
 from rowlock.scheduling.model.snapshot import Status
 
 QueueKey = tuple[float, ...]
-GangKey = tuple[int, int, float, str]
+GangKey = tuple[int, int, int, float, str]
 
 
 def gang_key(state: GangState) -> GangKey:
-    """The sort key of gangs in one queue, as in KAI: priority, then gangs below their minimum, then age; smallest first."""
-    gang = state.gang
-    return (-gang.priority, state.elasticity(), gang.created, gang.key)
+    """The sort key of gangs in one queue: priority, then the queue's own order, then as in KAI: gangs below their minimum, then age;
+    smallest first."""
+    gang, places = state.gang, state.queue.places if state.queue is not None else {}
+    place = places.get(gang.owner[3], len(places)) if places else 0
+    return (-gang.priority, place, state.elasticity(), gang.created, gang.key)
 
 
 def tasks_to_allocate(state: GangState) -> list[TaskState]:
