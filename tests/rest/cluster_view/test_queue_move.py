@@ -11,7 +11,7 @@ from tests.rest.served import Served
 
 from rowlock import kinds, objects
 from rowlock.rest.cluster_view.queue import waiting_gangs
-from rowlock.rest.cluster_view.queue_move import new_order, reordered
+from rowlock.rest.cluster_view.queue_move import move_uid, new_order
 from rowlock.scheduling.model.from_objects import QUEUE_ORDER_ANNOTATION, parse_queue
 from rowlock.scheduling.model.snapshot import Gang, Node, PodSet, Queue, Shape, Snapshot, Status, Task
 from rowlock.scheduling.plan import PlannedBind, PlannedEviction
@@ -29,7 +29,7 @@ from rowlock.scheduling.planner import plan
     ],
 )
 def test_a_uid_is_moved(place: str, anchor: str, expected: str) -> None:
-    assert "".join(reordered("abcd", "c", anchor, place)) == expected
+    assert "".join(move_uid("abcd", "c", anchor, place)) == expected
 
 
 @pytest.mark.parametrize(

@@ -72,7 +72,7 @@ async def _write(
         if anchor is not None:
             _check_comparable(moved, gang, other or moved, anchor)
         equals = [one.owner[3] for one in waiting if (one.queue, one.priority) == (gang.queue, gang.priority)]
-        uids = reordered(equals, gang.owner[3], anchor.owner[3] if anchor else "", place)
+        uids = move_uid(equals, gang.owner[3], anchor.owner[3] if anchor else "", place)
         queue = await call.context.api.get(kinds.QUEUE, "", gang.queue)
         placed = str(objects.annotations(queue).get(QUEUE_ORDER_ANNOTATION) or "").split()
         alive = {one.owner[3] for one in waiting if one.queue == gang.queue}
@@ -118,7 +118,7 @@ def _check_comparable(moved: Object, gang: Gang, other: Object, anchor: Gang) ->
         )
 
 
-def reordered(uids: Sequence[str], moved: str, anchor: str, place: str) -> list[str]:
+def move_uid(uids: Sequence[str], moved: str, anchor: str, place: str) -> list[str]:
     """These uids with `moved` at its new place: "first", "last", or "before" or "after" `anchor`."""
     rest = [uid for uid in uids if uid != moved]
     at = {"first": 0, "last": len(rest)}.get(place)
