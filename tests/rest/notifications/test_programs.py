@@ -12,13 +12,18 @@ from pathlib import Path
 import pytest
 from tests.waiting import until
 
-from rowlock.documents.notify_address import MailAddress, Program, parse_notify_address, parse_operator_address
+from rowlock.documents.notify_address import MailAddress, NotifyProgram, parse_notify_address
 from rowlock.documents.web_address import WebAddress
 from rowlock.errors import BadRequest
 from rowlock.rest.notifications import programs
 from rowlock.rest.notifications.message import Message, signed_message
 from rowlock.rest.notifications.receivers import deliver
-from rowlock.rest.notifications.settings import NotifySettings, judge_of_operator, notify_settings
+from rowlock.rest.notifications.settings import (
+    NotifySettings,
+    judge_of_operator,
+    notify_settings,
+    parse_operator_address,
+)
 from rowlock.rest.notifications.webhook import Answer, Undelivered
 from rowlock.server_settings import ServerSettings
 
@@ -58,7 +63,9 @@ def sendmail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def tell(address: MailAddress | Program, settings: NotifySettings | None = None, message: Message = MESSAGE) -> Answer:
+def tell(
+    address: MailAddress | NotifyProgram, settings: NotifySettings | None = None, message: Message = MESSAGE
+) -> Answer:
     return asyncio.run(deliver(address, message, settings.judge_of_job if settings else judge_of_operator))
 
 
@@ -100,7 +107,7 @@ def test_without_sendmail_it_says_what_to_install(tmp_path: Path, monkeypatch: p
 def test_a_command_gets_the_message_and_little_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OWN_PASSWORD", "secret")
     program = script(tmp_path, f'cat > {tmp_path}/got; env > {tmp_path}/env; echo "told $ROWLOCK_JOB"')
-    assert tell(Program(str(program))) == Answer(0, "told train")
+    assert tell(NotifyProgram(str(program))) == Answer(0, "told train")
     assert (tmp_path / "got").read_bytes() == MESSAGE.body
     variables = (tmp_path / "env").read_text()
     assert "ROWLOCK_EVENT=failed\n" in variables and "secret" not in variables
@@ -116,13 +123,13 @@ def test_a_command_gets_the_message_and_little_else(tmp_path: Path, monkeypatch:
 )
 def test_how_a_command_ends_is_judged(tmp_path: Path, text: str, reason: str, is_final: bool) -> None:
     with pytest.raises(Undelivered) as failed:
-        tell(Program(str(script(tmp_path, text))))
+        tell(NotifyProgram(str(script(tmp_path, text))))
     assert (failed.value.reason, failed.value.is_final) == (reason, is_final)
 
 
 def test_a_command_that_has_gone_is_given_up_with_its_reason(tmp_path: Path) -> None:
     with pytest.raises(Undelivered, match="gone cannot be run: No such file or directory"):
-        tell(Program(str(tmp_path / "gone")))
+        tell(NotifyProgram(str(tmp_path / "gone")))
 
 
 def test_a_command_that_does_not_end_is_killed_with_its_children(
@@ -131,20 +138,20 @@ def test_a_command_that_does_not_end_is_killed_with_its_children(
     monkeypatch.setattr(programs, "TIMEOUT", 0.5)
     program = script(tmp_path, f"sleep 600 & echo $! > {tmp_path}/child; wait")
     with pytest.raises(Undelivered, match="did not end within"):
-        tell(Program(str(program)))
+        tell(NotifyProgram(str(program)))
     child = int((tmp_path / "child").read_text())
     until(lambda: not Path(f"/proc/{child}/cwd").exists(), "the child is killed")
 
 
 def test_a_flood_of_output_is_read_and_cut(tmp_path: Path) -> None:
-    answer = tell(Program(str(script(tmp_path, "head -c 3000000 /dev/zero | tr '\\0' x"))))
+    answer = tell(NotifyProgram(str(script(tmp_path, "head -c 3000000 /dev/zero | tr '\\0' x"))))
     assert answer == Answer(0, "x" * 300)
 
 
 def test_what_a_command_leaves_behind_is_not_awaited(tmp_path: Path) -> None:
     began = time.monotonic()
     program = script(tmp_path, f"sleep 30 & echo $! > {tmp_path}/child; echo done")
-    assert tell(Program(str(program))) == Answer(0, "done")
+    assert tell(NotifyProgram(str(program))) == Answer(0, "done")
     assert time.monotonic() - began < 9
     os.kill(int((tmp_path / "child").read_text()), 9)
 
@@ -163,7 +170,7 @@ def test_addresses_of_each_kind() -> None:
     assert parse_notify_address("mailto:Ana.B+runs@Example.com") == MailAddress("Ana.B+runs@Example.com")
     assert MailAddress("Ana@Example.com").origin == "mailto:@example.com"
     assert parse_operator_address("https://h/x") == WebAddress("https", "h", 443, "/x")
-    assert parse_operator_address("command:/bin/true") == Program("/bin/true")
+    assert parse_operator_address("command:/bin/true") == NotifyProgram("/bin/true")
 
 
 def test_a_command_must_be_a_program_that_others_cannot_change(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """`POST /api/v1/scheduler/queue/move`: try a waiting workload before or after others of its project and priority.
 
-The order is an annotation of the project's Queue, so whoever may change queues may change it, also by kubectl, and it survives the
+The order is an annotation of the project's Queue, so the right to change queues is needed, also with kubectl, and the order survives the
 server. It has the uids of jobs: a job that has ended leaves nothing behind for the next one of its name.
 """
 

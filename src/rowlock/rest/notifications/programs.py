@@ -19,7 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from email.message import EmailMessage
 
-from rowlock.documents.notify_address import MailAddress, NotifyAddress, Program
+from rowlock.documents.notify_address import MailAddress, NotifyAddress, NotifyProgram
 from rowlock.rest.notifications.message import Message
 from rowlock.rest.notifications.webhook import TIMEOUT, Answer, Judge, Undelivered
 
@@ -27,6 +27,7 @@ _THREADS = ThreadPoolExecutor(16, "notify-programs")
 _PLACES = ("/usr/sbin", "/usr/lib", "/usr/bin", "/usr/local/sbin", "/usr/local/bin")
 """Where a sendmail is, also for a server whose PATH has no sbin."""
 _KEPT_VARIABLES = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "USER", "LOGNAME")
+_TOLD_VARIABLES = {"ROWLOCK_EVENT": "event", "ROWLOCK_JOB": "job", "ROWLOCK_PROJECT": "project"}
 _RETRIED = frozenset({71, 74, 75})
 """Exit codes of `sysexits.h` that may pass: of the operating system, of input and output, and "try again"."""
 _LONGEST_ANSWER, _CHUNK = 1000, 65536
@@ -39,7 +40,7 @@ def find_sendmail() -> str:
     return shutil.which("sendmail") or shutil.which("sendmail", path=":".join(_PLACES)) or ""
 
 
-async def hand_over(address: MailAddress | Program, message: Message, judge: Judge) -> Answer:
+async def hand_over(address: MailAddress | NotifyProgram, message: Message, judge: Judge) -> Answer:
     """Give the message to a program; status 0 and the beginning of its output. Raises Undelivered."""
     command, text = [""], message.body
     if isinstance(address, MailAddress):
@@ -80,7 +81,7 @@ def mail_of(address: NotifyAddress, message: Message) -> bytes:
 
 def _variables(message: Message) -> dict[str, str]:
     fields = json.loads(message.body)
-    told = {f"ROWLOCK_{name.upper()}": str(fields[name]) for name in ("event", "job", "project") if name in fields}
+    told = {variable: str(fields[name]) for variable, name in _TOLD_VARIABLES.items() if name in fields}
     return {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ} | told
 
 

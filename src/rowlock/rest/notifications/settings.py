@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from rowlock.documents.notify_address import MailAddress, NotifyAddress, Program, parse_operator_address
+from rowlock.documents.notify_address import COMMAND, MailAddress, NotifyAddress, NotifyProgram, parse_notify_address
 from rowlock.documents.web_address import WebAddress
 from rowlock.errors import BadRequest
 from rowlock.rest.notifications.programs import find_sendmail
@@ -37,7 +39,7 @@ class NotifySettings:
         """Why a job may not send to this address, of which `numeric` is one of the numbers; "" = it may."""
         if isinstance(address, MailAddress):
             return "" if address.domain in self.mail_domains else f"jobs may not send e-mail to @{address.domain}"
-        if isinstance(address, Program):
+        if isinstance(address, NotifyProgram):
             return "jobs may not name commands"
         if (address.host.lower(), address.port) in self.allowed:
             return ""
@@ -80,6 +82,24 @@ def _parse_address(text: str) -> NotifyAddress | None:
         raise BadRequest(
             f"--notify: the address {error}; write https://HOST/PATH, mailto:NAME@DOMAIN, command:/PATH, or @FILE with it inside"
         ) from None
+
+
+def parse_operator_address(text: str) -> NotifyAddress:
+    """Parse what `rowlock up --notify` may name. Raises ValueError with a clause, as `parse_notify_address` does."""
+    if not text.lower().startswith(COMMAND):
+        return parse_notify_address(text)
+    path = text[len(COMMAND) :]
+    if not os.path.isabs(path):
+        raise ValueError("must name the program by its whole path, without arguments: command:/PATH")
+    try:
+        mode = os.stat(path).st_mode
+    except OSError as error:
+        raise ValueError(f"names a program that cannot be run: {error.strerror}") from None
+    if not stat.S_ISREG(mode) or not os.access(path, os.X_OK):
+        raise ValueError("names a file that is no program: `chmod +x` makes a script one; arguments are not allowed")
+    if mode & stat.S_IWOTH:
+        raise ValueError("names a program that everybody may change: `chmod o-w` it first")
+    return NotifyProgram(path)
 
 
 def _parse_allowed(items: Iterable[str]) -> frozenset[tuple[str, int]]:
