@@ -29,7 +29,7 @@ _PLACES = ("/usr/sbin", "/usr/lib", "/usr/bin", "/usr/local/sbin", "/usr/local/b
 _KEPT_VARIABLES = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "USER", "LOGNAME")
 _TOLD_VARIABLES = {"ROWLOCK_EVENT": "event", "ROWLOCK_JOB": "job", "ROWLOCK_PROJECT": "project"}
 _RETRIED = frozenset({71, 74, 75})
-"""Exit codes of `sysexits.h` that may pass: of the operating system, of input and output, and "try again"."""
+"""Exit codes of sysexits.h that may pass: of the operating system, of input and output, and "try again"."""
 _LONGEST_ANSWER, _CHUNK = 1000, 65536
 _PIPE_LEFT_OPEN = 0.2
 """Seconds for which output is awaited after the program's end: what it started in the background may keep the pipe open."""
