@@ -35,18 +35,12 @@ class RecordedReads:
     def __init__(self, view: View, loop: asyncio.AbstractEventLoop) -> None:
         self._view, self._loop = view, loop
         self._answers: list[tuple[Callable[[], Any], Any]] = []
+        """Questions refer to the view and not to this, which would be a cycle: those are collected once an hour, and answers may be large."""
 
     def ask(self, question: Callable[[], Answer]) -> Answer:
         """The answer of the event loop to a question that changes nothing; what it raises is raised here."""
         answer: Future[Answer] = Future()
-
-        def find() -> None:
-            try:
-                answer.set_result(question())
-            except Exception as error:  # noqa: BLE001 (raised in the thread that asks)
-                answer.set_exception(error)
-
-        self._loop.call_soon_threadsafe(find)
+        self._loop.call_soon_threadsafe(_find_answer, question, answer)
         return answer.result()
 
     def still_hold(self) -> bool:
@@ -65,25 +59,41 @@ class RecordedReads:
         return self.ask(lambda: self._view.revision)
 
     def get(self, kind: Kind, namespace: str, name: str) -> Object | None:
-        return self._note(lambda: self._view.get(kind, namespace, name))
+        view = self._view
+        return self._note(lambda: view.get(kind, namespace, name))
 
     def metadata(self, kind: Kind, namespace: str, name: str) -> dict[str, Any] | None:
-        return self._note(lambda: self._view.metadata(kind, namespace, name))
+        view = self._view
+        return self._note(lambda: view.metadata(kind, namespace, name))
 
     def has_ended(self, kind: Kind, namespace: str, name: str) -> bool:
-        return self._note(lambda: self._view.has_ended(kind, namespace, name))
+        view = self._view
+        return self._note(lambda: view.has_ended(kind, namespace, name))
 
     def all(self, kind: Kind, namespace: str = "") -> Iterable[Object]:
-        return self._note(lambda: list(self._view.all(kind, namespace)))
+        view = self._view
+        return self._note(lambda: list(view.all(kind, namespace)))
 
     def keys(self, kind: Kind, namespace: str = "") -> Iterable[Key]:
-        return self._note(lambda: list(self._view.keys(kind, namespace)))
+        view = self._view
+        return self._note(lambda: list(view.keys(kind, namespace)))
 
     def by_owner(self, kind: Kind, uid: str) -> Iterable[Object]:
-        return self._note(lambda: list(self._view.by_owner(kind, uid)))
+        view = self._view
+        return self._note(lambda: list(view.by_owner(kind, uid)))
 
     def by_label(self, kind: Kind, namespace: str, label: str, value: str) -> Iterable[Object]:
-        return self._note(lambda: list(self._view.by_label(kind, namespace, label, value)))
+        view = self._view
+        return self._note(lambda: list(view.by_label(kind, namespace, label, value)))
+
+
+def _find_answer(question: Callable[[], Answer], answer: Future[Answer]) -> None:
+    try:
+        answer.set_result(question())
+    except Exception as error:  # noqa: BLE001 (raised in the thread that asks)
+        answer.set_exception(error)
+    finally:
+        del answer  # an error has this frame: a cycle
 
 
 def _is_same(now: Any, before: Any) -> bool:
@@ -129,12 +139,17 @@ class Rehearsal(Core):
     def carry_out(self) -> Object:
         """Stage what `run` has decided, or raise its refusal."""
         self._options.warnings.extend(self._warnings)
-        if isinstance(self._outcome, ApiError):
-            raise self._outcome
-        result = self._outcome
+        outcome = self._outcome
+        if isinstance(outcome, ApiError):
+            self._outcome = {}
+            try:
+                raise outcome
+            finally:
+                del outcome  # its traceback has the frames of this and of `run`: a cycle
+        result = outcome
         for change in self._changes:
             staged = self._real.stage(*change)
-            result = staged if change[3] is self._outcome else result
+            result = staged if change[3] is outcome else result
         return result
 
     def stage(self, type: ChangeType, kind: Kind, key: Key, obj: Object, old: Object | None) -> Object:
