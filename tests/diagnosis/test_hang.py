@@ -414,6 +414,17 @@ def test_hangs_that_no_list_of_calls_knows(
     assert found.is_hang == (kind != "absent")
 
 
+def test_bytes_by_which_torchruns_keep_each_other_alive_are_no_movement() -> None:
+    """Six of them send ten thousand bytes per second to the pod of their store, for ever."""
+    for transferred, chatter, kind in (
+        (10_127.0, 14_400.0, "behind"),
+        (10_127.0, 0.0, "moving"),
+        (16_000.0, 14_400.0, "moving"),
+    ):
+        looks = [look(r, seen, transferred=transferred, chatter=chatter) for r, seen in enumerate((REDUCE, LOAD))]
+        assert judge_ranks(looks).kind == kind
+
+
 def test_a_rank_that_is_left_where_another_one_logged_an_error_hangs() -> None:
     """A launcher that waits for its ranks one after the other does not see that the second has failed."""
     left = look(0, READ, logged=NO_DATA, world_size=2)

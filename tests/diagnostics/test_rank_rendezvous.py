@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
+from pathlib import Path
+from typing import cast
 
 import pytest
 from tests.diagnosis.test_hang import LOAD, look
@@ -10,7 +13,9 @@ from tests.diagnosis.test_meeting import INIT
 
 from rowlock.diagnosis.observation import RankObservation
 from rowlock.diagnostics import rank_rendezvous
-from rowlock.diagnostics.rank_rendezvous import Rendezvouses
+from rowlock.diagnostics.rank_processes import RankProcess, RunningPod
+from rowlock.diagnostics.rank_rendezvous import Rendezvouses, agent_traffic
+from rowlock.kubelet.pod.facts import Run
 
 
 def test_time_counts_from_the_first_look_at_all_ranks_together() -> None:
@@ -50,3 +55,21 @@ def test_a_rank_without_a_connection_to_another_is_told(monkeypatch: pytest.Monk
     monkeypatch.setattr(rank_rendezvous, "connected_processes", lambda pids: {101, 102})
     found = asyncio.run(Rendezvouses(lambda: 1.0).look("j", [look(n, INIT) for n in range(3)], []))
     assert [each.is_connected for each in found] == [False, True, True]
+
+
+@pytest.mark.parametrize(("pods", "traffic"), [(1, 0.0), (2, 1600.0), (6, 14_400.0), (40, 65_536.0)])
+def test_traffic_of_torchruns_grows_with_their_number(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, pods: int, traffic: float
+) -> None:
+    """Ranks are below a torchrun or are one; a rank without one keeps the limit of all."""
+    monkeypatch.setattr(rank_rendezvous, "read_command_line", lambda pid: ["python", "/env/bin/torchrun"][: pid % 3])
+    monkeypatch.setattr(rank_rendezvous, "_parent", lambda pid: 2)
+    runs = [RunningPod({}, {"metadata": {"uid": f"u{n}"}}, cast("Run", None), tmp_path) for n in range(pods)]
+    ranks = [RankProcess(f"rank {n}", 3 * n + 1, 1, run) for n, run in enumerate(runs)]
+    assert agent_traffic(ranks) == {rank.pid: traffic for rank in ranks}
+    monkeypatch.setattr(rank_rendezvous, "_parent", lambda pid: 1)
+    assert agent_traffic(ranks) == {}
+
+
+def test_a_process_knows_its_parent() -> None:
+    assert rank_rendezvous._parent(os.getpid()) == os.getppid() and rank_rendezvous._parent(0) == 0

@@ -46,6 +46,8 @@ class RankObservation:
     """The error before the last restart; its `rank` is the local rank that failed, in the same pod."""
     transferred: float = 0.0
     """Bytes per second that it read and wrote, to files and peers."""
+    chatter: float = 0.0
+    """Bytes per second, at most, that torchruns send in the network of its pod to keep each other alive: they tell nothing of the rank."""
     helpers: float = 0.0
     """Of `cpu`, the CPUs that its descendants used: a compiler, data loaders."""
     queued: float = 0.0
@@ -78,11 +80,15 @@ class RankObservation:
     """Seconds from the first observation to the last."""
 
     @property
+    def _transfers(self) -> bool:
+        return self.transferred > _QUIET + self.chatter
+
+    @property
     def is_at_work(self) -> bool:
         """Whether it works, wherever its stack is: it transfers data, its helpers compute, or it would compute if it had a CPU."""
         talks = (
-            self.transferred > _QUIET and self.awaited_collective not in MEETINGS
-        )  # in a rendezvous, torch's store causes traffic of its own
+            self._transfers and self.awaited_collective not in MEETINGS
+        )  # there torch's store causes traffic of its own
         helpers_work = self.helpers > IDLE or self.helpers + self.helpers_queued > _HALF
         return talks or helpers_work or (self.is_starved and not self.polls)
 
@@ -104,7 +110,7 @@ class RankObservation:
     @property
     def is_in_doubt(self) -> bool:
         """Whether it got so little CPU that only a longer observation can show whether it polls."""
-        has_moved = self.transferred > _QUIET or (self.stack is not None and self.moved)
+        has_moved = self._transfers or (self.stack is not None and self.moved)
         return self.is_starved and not self.polls and self.cpu < _HALF and not has_moved
 
     @property

@@ -33,7 +33,7 @@ from rowlock.diagnostics.rank_processes import (
     read_variables,
     sort_by_rank,
 )
-from rowlock.diagnostics.rank_rendezvous import Rendezvouses
+from rowlock.diagnostics.rank_rendezvous import Rendezvouses, agent_traffic
 from rowlock.diagnostics.stack_dumps import StackDump
 from rowlock.kubelet.pod.facts import Run
 from rowlock.kubelet.pod.pod_state import PodState
@@ -225,6 +225,7 @@ class Diagnostics:
     ) -> list[RankObservation]:
         """Combine all dumps into observations of the ranks; [] when none lives any more. Runs in a thread."""
         errors, restarts, now = read_rank_errors(ranks_now), read_restarts(ranks_now), self._context.clock()
+        chatter = agent_traffic(ranks_now)
         observations = []
         for rank in ranks_now:
             dump, running_pod = looks[-1][rank.pid], rank.running_pod
@@ -244,6 +245,7 @@ class Diagnostics:
                     restarts=restarts.get(rank.pid, (0, None))[0],
                     earlier_error=restarts.get(rank.pid, (0, None))[1],
                     **activity_between(first, last, elapsed),
+                    chatter=chatter.get(rank.pid, 0.0),
                     world_size=expected_ranks(read_variables(rank.pid)),
                     looks=len(looks),
                     watched=elapsed,
