@@ -8,7 +8,7 @@ from urllib.parse import quote
 from rowlock.cli import client
 from rowlock.cli.grammar import CommandError, CommandLine
 from rowlock.cli.lookups import find_project
-from rowlock.cli.output import format_age, show, show_result, table
+from rowlock.cli.output import format_age, show_result, table
 
 ROLES, RULES = "/api/v1/authorization/roles", "/api/v1/authorization/access-rules"
 _SUBJECTS = {"user": "user", "group": "group", "application": "app", "service_account": "service-account"}
@@ -69,5 +69,4 @@ def index(line: CommandLine) -> int:
 def delete(line: CommandLine) -> int:
     identity = line.word("id")
     client.connect(line).delete(f"{RULES}/{quote(identity, safe='')}")
-    show(f"Access rule {identity} deleted.")
-    return 0
+    return show_result(line, {"id": identity, "result": "deleted"}, f"Access rule {identity} deleted.")

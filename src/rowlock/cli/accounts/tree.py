@@ -17,9 +17,9 @@ _PROJECT = Flag("-p --project", "text", "in this project", value="NAME")
 USERS = Group("user", "Manage users who log in with a password.", (
     Command("create", "Create a user; the password is asked for, or read from stdin.", "accounts.users:create", "NAME", (DATA_DIR, JSON)),
     Command("list", "List users.", "accounts.users:index", flags=(DATA_DIR, JSON), aliases="ls"),
-    Command("passwd", "Set a user's password: it is asked for, or read from stdin. The user's logins end.", "accounts.users:passwd", "NAME", (DATA_DIR,)),
-    Command("logout", "End everything that a user is logged in with.", "accounts.users:logout", "NAME", (DATA_DIR,)),
-    Command("delete", "Delete a user and the user's access rules. The user's logins end.", "accounts.users:delete", "NAME", (_YES, DATA_DIR), aliases="rm"),
+    Command("passwd", "Set a user's password: it is asked for, or read from stdin. The user's logins end.", "accounts.users:passwd", "NAME", (DATA_DIR, JSON)),
+    Command("logout", "End everything that a user is logged in with.", "accounts.users:logout", "NAME", (DATA_DIR, JSON)),
+    Command("delete", "Delete a user and the user's access rules. The user's logins end.", "accounts.users:delete", "NAME", (_YES, DATA_DIR, JSON), aliases="rm"),
 ), aliases="users")  # fmt: skip
 ROLES = Group("role", "Show the roles that access rules give.", (
     Command("list", "List roles.", "accounts.access_rules:roles", flags=(DATA_DIR, JSON), aliases="ls"),
@@ -32,10 +32,10 @@ ACCESS_RULES = Group("access-rule", "Manage access rules: who has which role in 
     Command("list", "List access rules.", "accounts.access_rules:index", flags=(
         Flag("--user", "text", "only the rules of this user", value="NAME"), _PROJECT, DATA_DIR, JSON,
     ), aliases="ls"),
-    Command("delete", "Take a role away.", "accounts.access_rules:delete", "ID", (DATA_DIR,), aliases="rm"),
+    Command("delete", "Take a role away.", "accounts.access_rules:delete", "ID", (DATA_DIR, JSON), aliases="rm"),
 ), aliases="access-rules")  # fmt: skip
 APPLICATIONS = Group("application", "Manage applications: programs that log in with a client id and a secret.", (
     Command("create", "Create an application and print its secret, once.", "accounts.users:create_application", "NAME", (DATA_DIR, JSON)),
     Command("list", "List applications.", "accounts.users:list_applications", flags=(DATA_DIR, JSON), aliases="ls"),
-    Command("delete", "Delete an application. Its tokens end.", "accounts.users:delete_application", "NAME", (DATA_DIR,), aliases="rm"),
+    Command("delete", "Delete an application. Its tokens end.", "accounts.users:delete_application", "NAME", (DATA_DIR, JSON), aliases="rm"),
 ), aliases="applications app")  # fmt: skip

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from rowlock.cli import client
 from rowlock.cli.grammar import CommandError, CommandLine
-from rowlock.cli.output import ask, format_age, show, show_result, table
+from rowlock.cli.output import ask, format_age, show_result, table
 
 PATH = "/api/v1/users"
 _PAGE = 500
@@ -56,15 +56,15 @@ def passwd(line: CommandLine) -> int:
     name, server = line.word("name"), client.connect(line)
     server.get(_path(name))
     server.call("PUT", f"{_path(name)}/password", body={"password": read_password(name, is_new=True)})
-    show(f"The password of {name} was changed; the user must log in again.")
-    return 0
+    return show_result(
+        line, {"name": name, "result": "changed"}, f"The password of {name} was changed; the user must log in again."
+    )
 
 
 def logout(line: CommandLine) -> int:
     name = line.word("name")
     client.connect(line).post(f"{_path(name)}/logout")
-    show(f"{name} is logged out everywhere.")
-    return 0
+    return show_result(line, {"name": name, "result": "logged out"}, f"{name} is logged out everywhere.")
 
 
 def delete(line: CommandLine) -> int:
@@ -74,8 +74,7 @@ def delete(line: CommandLine) -> int:
         if ask(f"Delete user {name} and the user's access rules? [y/N] ") not in ("y", "yes"):
             raise CommandError("Nothing was deleted.")
     server.delete(_path(name))
-    show(f"User {name} deleted.")
-    return 0
+    return show_result(line, {"name": name, "result": "deleted"}, f"User {name} deleted.")
 
 
 def _path(name: str) -> str:
@@ -106,5 +105,4 @@ def list_applications(line: CommandLine) -> int:
 def delete_application(line: CommandLine) -> int:
     name = line.word("name")
     client.connect(line).delete(f"{APPLICATIONS}/{quote(name, safe='')}")
-    show(f"Application {name} deleted.")
-    return 0
+    return show_result(line, {"name": name, "result": "deleted"}, f"Application {name} deleted.")

@@ -113,21 +113,22 @@ def index(line: CommandLine) -> None:
             )
 
 
-def select(line: CommandLine) -> None:
+def select(line: CommandLine) -> int:
     name = line.word("name")
     find_project(client.connect(line), name)
     update_config(line, project=name)
-    show(f"project {name} configured successfully")
+    return show_result(line, {"name": name, "result": "selected"}, f"project {name} configured successfully")
 
 
-def delete(line: CommandLine) -> None:
+def delete(line: CommandLine) -> int:
     name, server = line.word("name"), client.connect(line)
     item = find_project(server, name)
     if not line.yes and sys.stdin.isatty():
         if ask(f"Delete project {name} and everything in it? [y/N] ") not in ("y", "yes"):
             raise CommandError("Nothing was deleted.")
     server.delete(f"{PROJECTS}/{item['id']}")
-    show(f"Project {name} deleted.")
+    show_result(line, {"name": name, "result": "deleted"}, f"Project {name} deleted.")
     if read_config(line).get("project") == name != DEFAULT_PROJECT:
         update_config(line, project=None)
         tell(f"It was selected; now {DEFAULT_PROJECT} is: `rowlock project set NAME` selects another.")
+    return 0

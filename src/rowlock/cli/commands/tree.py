@@ -50,9 +50,9 @@ LOGIN = Command("login", "Log in to a server with a password, or at its identity
     Flag("--device", "switch", "at the identity provider, with a code to type in any browser"),
     *LISTEN_FLAGS, DATA_DIR,
 ))  # fmt: skip
-LOGOUT = Command("logout", "End the session of `rowlock login` here.", "login.commands:logout", flags=(DATA_DIR,))
+LOGOUT = Command("logout", "End the session of `rowlock login` here.", "login.commands:logout", flags=(DATA_DIR, JSON))
 WHOAMI = Command(
-    "whoami", "Show as whom you are logged in, and until when.", "login.commands:whoami", flags=(DATA_DIR,)
+    "whoami", "Show as whom you are logged in, and until when.", "login.commands:whoami", flags=(DATA_DIR, JSON)
 )
 KUBECONFIG = Command("kubeconfig", "Print the kubeconfig for kubectl.", "accounts.kubeconfig:kubeconfig", flags=(
     Flag("--user", "text", "the kubeconfig of this user of the --users file, for any machine", value="NAME"),
@@ -300,14 +300,14 @@ _GPUS = Flag("--gpus", "text", "the project's GPU quota, or unlimited (default: 
 PROJECTS = Group("project", "Manage projects. Each project is a namespace and a queue.", (
     Command("create", "Create a project.", "commands.projects:create", "NAME", (_GPUS, _UNIX_ACCOUNT, DATA_DIR, JSON)),
     Command("list", "List projects, their quotas and their usage.", "commands.projects:index", flags=(DATA_DIR, JSON), aliases="ls"),
-    Command("set", "Select the default project of `rowlock` and `runai`.", "commands.projects:select", "NAME", (DATA_DIR,)),
+    Command("set", "Select the default project of `rowlock` and `runai`.", "commands.projects:select", "NAME", (DATA_DIR, JSON)),
     Command("update", "Change a project's quota, its bounds beyond that, or its Unix account.", "commands.projects:update", "NAME", (
         Flag("--gpus", "text", "the project's GPU quota, or unlimited", value="Q"),
         Flag("--gpu-limit", "text", "the most GPUs that it may hold, or unlimited", value="Q"),
         Flag("--gpu-over-quota-weight", "text", "its share of what is beyond all quotas, beside other projects'", value="WEIGHT"),
         _UNIX_ACCOUNT, DATA_DIR, JSON,
     )),
-    Command("delete", "Delete a project that has no unfinished jobs.", "commands.projects:delete", "NAME", (_YES, DATA_DIR)),
+    Command("delete", "Delete a project that has no unfinished jobs.", "commands.projects:delete", "NAME", (_YES, DATA_DIR, JSON)),
 ), aliases="projects")  # fmt: skip
 
 NOTIFY = Group("notify", "Notifications about jobs: see `rowlock run --notify`.", (

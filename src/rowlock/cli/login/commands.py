@@ -6,12 +6,13 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from rowlock import objects
 from rowlock.cli import client
 from rowlock.cli.accounts.users import read_password
 from rowlock.cli.context import data_dir
 from rowlock.cli.grammar import CommandError, CommandLine
 from rowlock.cli.login.provider import find_provider, log_in_at_provider
-from rowlock.cli.output import show
+from rowlock.cli.output import show, show_json
 from rowlock.cli.session import end_of_session, read_session, remove_session, write_session
 
 TOKEN_PATH = "/api/v1/token"
@@ -109,7 +110,10 @@ def logout(line: CommandLine) -> None:
     """End the session of this data directory. The owner's token stays valid."""
     session = read_session(data_dir(line))
     provider = _provider_logout(line) if session and "provider" in session else {}
-    if remove_session(data_dir(line)):
+    was_logged_in = remove_session(data_dir(line))
+    if getattr(line, "json", False):  # of `rowlock` alone
+        show_json({"result": "logged out" if was_logged_in else "nobody", "providerUrl": provider.get("logoutUrl")})
+    elif was_logged_in:
         show("Logged out successfully")
         if provider.get("logoutUrl"):
             show(f"Your session at {provider['name']} goes on. End it there: {provider['logoutUrl']}")
@@ -133,6 +137,10 @@ def whoami(line: CommandLine) -> None:
         show("You are currently not logged in" + (" to Run:AI" if line.program == "runai" else ""))
         raise
     session = read_session(data_dir(line))
+    if getattr(line, "json", False):  # of `rowlock` alone
+        until = objects.timestamp(float(session.get("expiresAt") or 0)) if session else None
+        show_json({"username": name, "loggedInAs": session["user"] if session else name, "until": until})
+        return
     show(f"User: {name}")
     show(f"Logged in Id: {session['user'] if session else name}")
     if session:
