@@ -83,6 +83,11 @@ def _locked_session(directory: str) -> Iterator[None]:
         yield
 
 
+def timestamp_of_end(session: dict[str, Any]) -> str:
+    """Until when the login is valid, as RFC 3339 in UTC."""
+    return datetime.fromtimestamp(float(session.get("expiresAt") or 0), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
 def end_of_session(session: dict[str, Any]) -> str:
     """Text for the user: until when the login is valid."""
     ends = datetime.fromtimestamp(float(session.get("expiresAt") or 0), UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

@@ -6,14 +6,13 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from rowlock import objects
 from rowlock.cli import client
 from rowlock.cli.accounts.users import read_password
 from rowlock.cli.context import data_dir
 from rowlock.cli.grammar import CommandError, CommandLine
 from rowlock.cli.login.provider import find_provider, log_in_at_provider
 from rowlock.cli.output import show, show_json
-from rowlock.cli.session import end_of_session, read_session, remove_session, write_session
+from rowlock.cli.session import end_of_session, read_session, remove_session, timestamp_of_end, write_session
 
 TOKEN_PATH = "/api/v1/token"
 
@@ -138,7 +137,7 @@ def whoami(line: CommandLine) -> None:
         raise
     session = read_session(data_dir(line))
     if getattr(line, "json", False):  # of `rowlock` alone
-        until = objects.timestamp(float(session.get("expiresAt") or 0)) if session else None
+        until = timestamp_of_end(session) if session else None
         show_json({"username": name, "loggedInAs": session["user"] if session else name, "until": until})
         return
     show(f"User: {name}")
