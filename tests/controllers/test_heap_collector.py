@@ -85,3 +85,11 @@ def test_an_old_cycle_goes_when_the_loop_is_quiet_and_not_before(monkeypatch: py
         collector.cancel()
 
     asyncio.run(play())
+
+
+def test_a_server_that_has_grown_collects_when_it_is_quiet() -> None:
+    """After 3,000 streams had ended, a gigabyte was held until the hour was over."""
+    grown, waited = heap_collector.GROWN, heap_collector.GROWN_INTERVAL
+    assert is_due(1, waited, 0.0, grown) and is_due(0, waited, 0.0, grown)
+    assert not is_due(1, waited, 0.5, grown), "it is busy"
+    assert not is_due(1, waited - 1, 0.0, grown) and not is_due(1, waited, 0.0, grown - 1)

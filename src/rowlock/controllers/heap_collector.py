@@ -48,9 +48,16 @@ def tune() -> None:
     sys.setswitchinterval(0.001)
 
 
-def is_due(collections: int, waited: float, busy: float) -> bool:
+GROWN, GROWN_INTERVAL = 256 << 20, 60.0
+"""Bytes by which a quiet server has grown since the last full collection, and seconds since then, after which it collects again: thousands
+of connections that ended have buffers in their cycles."""
+
+
+def is_due(collections: int, waited: float, busy: float, grown: int = 0) -> bool:
     """Whether to collect the whole heap now. `collections`: middle ones since the last full one; `waited`: seconds since then;
-    `busy`: the share of the last seconds in which the loop worked."""
+    `busy`: the share of the last seconds in which the loop worked; `grown`: resident bytes more than after the last full one."""
+    if grown >= GROWN and waited >= GROWN_INTERVAL and busy <= QUIET:
+        return True
     if collections == 0:
         return False  # next to nothing was made since
     return collections >= TOO_MANY or waited >= (INTERVAL if busy <= QUIET else LATE)
@@ -78,18 +85,19 @@ class HeapCollector:
             gc.freeze()  # O(1): it joins two lists
 
     async def _collect_when_due(self) -> None:
-        collected = time.monotonic()
+        collected, resident = time.monotonic(), resident_bytes()
         while True:
             before, began = self._clock.busy_seconds, time.monotonic()
             await asyncio.sleep(_LOOK_INTERVAL)
             now = time.monotonic()
             busy = (self._clock.busy_seconds - before) / (now - began)
             await self._freed_memory.look(now, is_quiet=busy <= QUIET)
-            if is_due(self._collections, now - collected, busy):
+            if is_due(self._collections, now - collected, busy, resident_bytes() - resident):
                 gc.unfreeze()
                 gc.collect()
                 gc.freeze()
-                self._collections, collected = 0, time.monotonic()
+                await self._freed_memory.trim()
+                self._collections, collected, resident = 0, time.monotonic(), resident_bytes()
 
 
 WORTHWHILE = 32 << 20
@@ -138,6 +146,11 @@ class FreedMemory:
         self._grown_since = now if self._grown_since is None else self._grown_since
         if not is_quiet and now - self._grown_since < PATIENCE:
             return False
-        await asyncio.to_thread(self._trim)
-        self._floor, self._grown_since = self._measure(), None
+        await self.trim()
         return True
+
+    async def trim(self) -> None:
+        """Give back what is free now."""
+        if self._trim is not None:
+            await asyncio.to_thread(self._trim)
+            self._floor, self._grown_since = self._measure(), None
