@@ -151,12 +151,12 @@ def test_a_watch_begins_no_earlier_than_its_namespace(client: httpx.Client) -> N
     client.post(spaces, json={"metadata": {"name": name}}).raise_for_status()
     made = client.post(secrets, json={"metadata": {"name": "theirs"}}).raise_for_status().json()
     since = int(made["metadata"]["resourceVersion"]) - 1
-    first = client.get(secrets, params={"watch": "true", "resourceVersion": since, "timeoutSeconds": 1})
+    first = client.get(secrets, params={"watch": "true", "resourceVersion": since, "timeoutSeconds": 3})
     assert '"ADDED"' in first.text and "theirs" in first.text
     client.delete(f"{spaces}/{name}").raise_for_status()
     until(lambda: client.get(f"{spaces}/{name}").status_code == 404, "the namespace is gone")
     client.post(spaces, json={"metadata": {"name": name}}).raise_for_status()
-    again = client.get(secrets, params={"watch": "true", "resourceVersion": since, "timeoutSeconds": 1})
+    again = client.get(secrets, params={"watch": "true", "resourceVersion": since, "timeoutSeconds": 3})
     assert "theirs" not in again.text and again.json()["object"]["code"] == 410
     exact: dict[str, str | int] = {"resourceVersion": since + 1, "resourceVersionMatch": "Exact"}
     assert client.get(secrets, params=exact).status_code == 410

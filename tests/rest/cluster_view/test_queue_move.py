@@ -10,6 +10,7 @@ from tests.rest.cluster_view.test_cluster_view import waiting
 from tests.rest.served import Served
 
 from rowlock import kinds, objects
+from rowlock.rest.cluster_view import queue_move
 from rowlock.rest.cluster_view.queue import waiting_gangs
 from rowlock.rest.cluster_view.queue_move import move_uid, new_order
 from rowlock.scheduling.model.from_objects import QUEUE_ORDER_ANNOTATION, parse_queue
@@ -87,7 +88,7 @@ def test_the_order_is_an_annotation_of_the_queue() -> None:
     assert parse_queue({"metadata": {"name": "q"}}).order == ()
 
 
-def test_a_job_is_moved_and_starts_first(served: Served) -> None:
+def test_a_job_is_moved_and_starts_first(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     served.node("a", 1)
     submit = "runai distributed submit {} -i host --workers 1 --no-master -g 1 --priority {}"
     served.ok(submit.format("holds", "medium"))
@@ -111,6 +112,9 @@ def test_a_job_is_moved_and_starts_first(served: Served) -> None:
     ):
         code, _, said = served.run(f"rowlock queue move {words}")
         assert code and reason in said, said
+    monkeypatch.setattr(queue_move, "_MOST_PLACED", 2)
+    code, _, said = served.run("rowlock queue move c3 --last")
+    assert code and "3 jobs would have a place of their own in this queue; 2 may have one" in said
     served.ok("rowlock delete urgent")
     served.ok("rowlock delete holds")
     served.until(
