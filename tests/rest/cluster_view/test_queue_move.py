@@ -10,6 +10,7 @@ from tests.rest.cluster_view.test_cluster_view import waiting
 from tests.rest.served import Served
 
 from rowlock import kinds, objects
+from rowlock.errors import BadRequest
 from rowlock.rest.cluster_view import queue_move
 from rowlock.rest.cluster_view.queue import waiting_gangs
 from rowlock.rest.cluster_view.queue_move import move_uid, new_order
@@ -46,6 +47,13 @@ def test_a_uid_is_moved(place: str, anchor: str, expected: str) -> None:
 def test_only_those_that_need_it_have_a_place(placed: str, uids: str, moved: str, expected: str) -> None:
     """What comes later comes by age, behind them. Jobs of other priorities keep their places."""
     assert "".join(new_order(placed, uids, moved)) == expected
+
+
+def test_few_jobs_have_a_place_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queue_move, "_MOST_PLACED", 2)
+    assert new_order([], ["a", "b", "c"], "b") == ["a", "b"]
+    with pytest.raises(BadRequest, match="3 jobs would have a place of their own in this queue; 2 may have one"):
+        new_order([], ["a", "b", "c"], "c")
 
 
 def gang(name: str, created: float, priority: int = 50, queue: str = "q") -> Gang:
@@ -88,7 +96,7 @@ def test_the_order_is_an_annotation_of_the_queue() -> None:
     assert parse_queue({"metadata": {"name": "q"}}).order == ()
 
 
-def test_a_job_is_moved_and_starts_first(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_is_moved_and_starts_first(served: Served) -> None:
     served.node("a", 1)
     submit = "runai distributed submit {} -i host --workers 1 --no-master -g 1 --priority {}"
     served.ok(submit.format("holds", "medium"))
@@ -112,9 +120,6 @@ def test_a_job_is_moved_and_starts_first(served: Served, monkeypatch: pytest.Mon
     ):
         code, _, said = served.run(f"rowlock queue move {words}")
         assert code and reason in said, said
-    monkeypatch.setattr(queue_move, "_MOST_PLACED", 2)
-    code, _, said = served.run("rowlock queue move c3 --last")
-    assert code and "3 jobs would have a place of their own in this queue; 2 may have one" in said
     served.ok("rowlock delete urgent")
     served.ok("rowlock delete holds")
     served.until(

@@ -77,10 +77,6 @@ async def _write(
         placed = str(objects.annotations(queue).get(QUEUE_ORDER_ANNOTATION) or "").split()
         alive = {one.owner[3] for one in waiting if one.queue == gang.queue}
         order = new_order([uid for uid in placed if uid in alive], uids, gang.owner[3])
-        if len(order) > _MOST_PLACED:
-            raise BadRequest(
-                f"{len(order):,} jobs would have a place of their own in this queue; {_MOST_PLACED:,} may have one"
-            )
         notes = {QUEUE_ORDER_ANNOTATION: " ".join(order) or None}
         patch = {"metadata": {"resourceVersion": objects.meta(queue)["resourceVersion"], "annotations": notes}}
         try:
@@ -129,7 +125,12 @@ def move_uid(uids: Sequence[str], moved: str, anchor: str, place: str) -> list[s
 
 def new_order(placed: Sequence[str], uids: Sequence[str], moved: str) -> list[str]:
     """The queue's own order: `placed` are the uids that had a place, `uids` all of one priority in their new order. Those behind the
-    last one that needs a place have none: they come by age, as later ones do."""
+    last one that needs a place have none: they come by age, as later ones do. Raises BadRequest where there would be too many."""
     needed = {*placed, moved}
     last = max(at for at, uid in enumerate(uids) if uid in needed)
-    return [*(uid for uid in placed if uid not in uids), *uids[: last + 1]]
+    order = [*(uid for uid in placed if uid not in uids), *uids[: last + 1]]
+    if len(order) > _MOST_PLACED:
+        raise BadRequest(
+            f"{len(order):,} jobs would have a place of their own in this queue; {_MOST_PLACED:,} may have one"
+        )
+    return order
