@@ -106,7 +106,7 @@ def test_a_job_is_moved_and_starts_first(served: Served) -> None:
     served.until(lambda: [one["name"] for one in waiting(served)] == ["urgent", "a1", "b2", "c3"])
     said = served.ok("rowlock queue move c3 --before b2")
     assert said == "Project default starts those of its priority in this order: a1, c3, b2\n"
-    served.until(lambda: [one["name"] for one in waiting(served)] == ["urgent", "a1", "c3", "b2"])
+    assert [one["name"] for one in waiting(served)] == ["urgent", "a1", "c3", "b2"], "it is shown at once"
     served.ok("rowlock queue move c3 --first")
     served.ok("rowlock queue move a1 --last --json")
     served.until(lambda: [one["name"] for one in waiting(served)] == ["urgent", "c3", "b2", "a1"])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 
 from rowlock import kinds, objects
 from rowlock.answers import cluster as answers
@@ -26,6 +27,8 @@ _TRIES = 5
 _MOST_PLACED = 2_000
 """Jobs that a queue's own order may have: an annotation of 74 KB."""
 _PLACES = ("first", "last")
+_SHOWN_WITHIN = 10.0
+"""Seconds that a move waits for the order to be shown."""
 
 
 async def move(call: RestCall) -> answers.MovedGang:
@@ -83,6 +86,7 @@ async def _write(
             await call.context.api.patch(kinds.QUEUE, "", gang.queue, patch, type="merge", options=_OPTIONS)
         except Conflict:
             continue
+        await _wait_until_shown(call, uids)
         names = {one.owner[3]: one.owner[2] for one in waiting}
         project = call.context.cache.projects()[objects.namespace(moved)]
         return {
@@ -90,6 +94,17 @@ async def _write(
             "order": [names[uid] for uid in uids],
         }  # fmt: skip
     raise Conflict("the queue is being changed by others all the time; try again")
+
+
+async def _wait_until_shown(call: RestCall, uids: Sequence[str]) -> None:
+    """Wait until GET /scheduler/queue shows this order, which the scheduler learns of a moment later."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_SHOWN_WITHIN):
+            while True:
+                shown = await call.context.waiting_order() or []
+                if [uid for uid in shown if uid in uids] == [uid for uid in uids if uid in shown]:
+                    return
+                await asyncio.sleep(0.05)
 
 
 def _waiting_gang(waiting: Sequence[Gang], job: Object) -> Gang:
