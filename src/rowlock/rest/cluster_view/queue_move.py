@@ -19,7 +19,6 @@ from rowlock.rest.call import RestCall
 from rowlock.rest.cluster_view.queue import waiting_gangs
 from rowlock.scheduling.model.from_objects import QUEUE_ORDER_ANNOTATION
 from rowlock.scheduling.model.snapshot import Gang, Snapshot
-from rowlock.workloads import runai_json
 from rowlock.workloads.body_fields import BodyErrors, Fields
 
 _OPTIONS = WriteOptions(manager="rowlock")
@@ -58,11 +57,10 @@ async def move(call: RestCall) -> answers.MovedGang:
 def _find(call: RestCall, workload_id: str) -> Object:
     """The job of a workload that the caller may see. Raises BadRequest."""
     cache = call.context.cache
-    for row in cache.rows():
-        workload = cache.workload(row.uid)
-        if workload is not None and runai_json.workload_id(workload.job) == workload_id:
-            return workload.job
-    raise BadRequest(f"there is no workload with the id {workload_id[:80]!r}: `rowlock queue` lists what waits")
+    workload = cache.workload(cache.job_uid(workload_id))
+    if workload is None:
+        raise BadRequest(f"there is no workload with the id {workload_id[:80]!r}: `rowlock queue` lists what waits")
+    return workload.job
 
 
 async def _write(
@@ -98,11 +96,13 @@ async def _write(
 
 async def _wait_until_shown(call: RestCall, uids: Sequence[str]) -> None:
     """Wait until GET /scheduler/queue shows this order, which the scheduler learns of a moment later."""
+    wanted = frozenset(uids)
     with suppress(TimeoutError):
         async with asyncio.timeout(_SHOWN_WITHIN):
             while True:
-                shown = await call.context.waiting_order() or []
-                if [uid for uid in shown if uid in uids] == [uid for uid in uids if uid in shown]:
+                shown = [uid for uid in await call.context.waiting_order() or () if uid in wanted]
+                here = frozenset(shown)
+                if shown == [uid for uid in uids if uid in here]:
                     return
                 await asyncio.sleep(0.05)
 
@@ -141,9 +141,9 @@ def move_uid(uids: Sequence[str], moved: str, anchor: str, place: str) -> list[s
 def new_order(placed: Sequence[str], uids: Sequence[str], moved: str) -> list[str]:
     """The queue's own order: `placed` are the uids that had a place, `uids` all of one priority in their new order. Those behind the
     last one that needs a place have none: they come by age, as later ones do. Raises BadRequest where there would be too many."""
-    needed = {*placed, moved}
+    needed, equals = {*placed, moved}, frozenset(uids)
     last = max(at for at, uid in enumerate(uids) if uid in needed)
-    order = [*(uid for uid in placed if uid not in uids), *uids[: last + 1]]
+    order = [*(uid for uid in placed if uid not in equals), *uids[: last + 1]]
     if len(order) > _MOST_PLACED:
         raise BadRequest(
             f"{len(order):,} jobs would have a place of their own in this queue; {_MOST_PLACED:,} may have one"

@@ -15,11 +15,12 @@ import signal
 import subprocess
 import tempfile
 import time
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from email.message import EmailMessage
 
-from rowlock.documents.notify_address import MailAddress, NotifyAddress, NotifyProgram
+from rowlock.documents.notify_address import MailAddress, NotifyProgram
 from rowlock.rest.notifications.message import Message
 from rowlock.rest.notifications.webhook import TIMEOUT, Answer, Judge, Undelivered
 
@@ -42,7 +43,7 @@ def find_sendmail() -> str:
 
 async def hand_over(address: MailAddress | NotifyProgram, message: Message, judge: Judge) -> Answer:
     """Give the message to a program; status 0 and the beginning of its output. Raises Undelivered."""
-    command, text = [""], message.body
+    fields = json.loads(message.body)
     if isinstance(address, MailAddress):
         if reason := judge(address, ""):
             raise Undelivered(
@@ -52,11 +53,11 @@ async def hand_over(address: MailAddress | NotifyProgram, message: Message, judg
             raise Undelivered(
                 "the server's machine has no sendmail: install a mail transfer agent, such as msmtp-mta", is_final=True
             )
-        command, text = [sendmail, "-i", "--", address.mailbox], mail_of(address, message)
+        command, text = [sendmail, "-i", "--", address.mailbox], mail_of(address, fields, message.headers)
     else:
-        command = [address.path]
+        command, text = [address.path], message.body
     loop = asyncio.get_running_loop()
-    code, output = await loop.run_in_executor(_THREADS, run_program, command, text, _variables(message))
+    code, output = await loop.run_in_executor(_THREADS, run_program, command, text, _variables(fields))
     if code:
         how = f"was killed with signal {-code}" if code < 0 else f"ended with exit code {code}"
         name = os.path.basename(command[0])
@@ -64,24 +65,22 @@ async def hand_over(address: MailAddress | NotifyProgram, message: Message, judg
     return Answer(0, output)
 
 
-def mail_of(address: NotifyAddress, message: Message) -> bytes:
-    """The message as an e-mail to this address."""
-    fields = json.loads(message.body)
+def mail_of(address: MailAddress, fields: Mapping[str, str], headers: Mapping[str, str]) -> bytes:
+    """An e-mail to this address with the fields of a message's body; `headers` are the message's."""
     about = f"{fields['job']} (project {fields['project']}): {fields['event']}" if "job" in fields else "a test"
     mail = EmailMessage(policy=email.policy.default.clone(max_line_length=200))
-    mail["To"] = address.public_form.partition(":")[2]
+    mail["To"] = address.mailbox
     mail["Subject"] = f"rowlock: {about}"
     mail["Auto-Submitted"] = "auto-generated"  # RFC 3834: no absence note answers it
     for name in ("User-Agent", "X-Rowlock-Event"):
-        mail[name] = message.headers[name]
+        mail[name] = headers[name]
     rows = [f"{name}: {fields[name]}" for name in ("job", "project", "kind", "workloadId", "at") if fields.get(name)]
     mail.set_content("\n".join((fields.get("sentence") or fields["text"], "", *rows, "")))
     return bytes(mail)
 
 
-def _variables(message: Message) -> dict[str, str]:
-    fields = json.loads(message.body)
-    told = {variable: str(fields[name]) for variable, name in _TOLD_VARIABLES.items() if name in fields}
+def _variables(fields: Mapping[str, str]) -> dict[str, str]:
+    told = {variable: fields[name] for variable, name in _TOLD_VARIABLES.items() if name in fields}
     return {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ} | told
 
 
