@@ -93,15 +93,13 @@ class Watcher:
         the loop has a limit in all, and one of them at a time goes on with a large batch."""
         turns = self._source.watch_cache
         while not self._is_listed:
-            if self._has_begun:
-                await turns.list_turns.wait()
             async with turns.list_looks:
                 batch = next(self._initial_batches, None)
             if batch is None:
                 self._is_listed = True
             elif batch:
-                if not self._has_begun and (len(batch) > _SMALL or _size(batch) > _SMALL_BYTES):
-                    await turns.list_turns.wait()
+                if self._has_begun or len(batch) > _SMALL or _size(batch) > _SMALL_BYTES:
+                    await turns.list_turns.wait()  # after the look: those that waited for it go on in the same turn
                 self._has_begun = True
                 return batch
         return (Change("Bookmark", self._since),)

@@ -1,1 +1,1 @@
-"""Word when it matters: what happens to runs, sent as JSON to an address that a job or the operator names. Begin with `notifier.py`."""
+"""Word when it matters: what happens to runs, sent to an address, by e-mail, or to the operator's command. Begin with `notifier.py`."""
