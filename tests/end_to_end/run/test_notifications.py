@@ -23,11 +23,12 @@ SECRET = "T0-the-address-is-a-password"
 
 
 class Receiver(ThreadingHTTPServer):
-    """Keeps what is posted to it."""
+    """Keeps what is posted to it. It has a port from the beginning, and refuses connections until `receiver` serves it."""
 
-    def __init__(self, port: int = 0) -> None:
+    def __init__(self) -> None:
         self.got: list[tuple[dict[str, str], bytes]] = []
-        super().__init__(("127.0.0.1", port), _Request)
+        super().__init__(("127.0.0.1", 0), _Request, bind_and_activate=False)
+        self.server_bind()
 
     def events(self, name: str) -> list[tuple[str, str]]:
         told = [json.loads(body) for _, body in self.got]
@@ -48,8 +49,10 @@ class _Request(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def receiver(port: int = 0) -> Iterator[Receiver]:
-    with Receiver(port) as server:
+def receiver(bound: Receiver | None = None) -> Iterator[Receiver]:
+    """A receiver that answers: this one, or a new one."""
+    with bound or Receiver() as server:
+        server.server_activate()
         thread = threading.Thread(target=server.serve_forever, args=(0.05,))
         thread.start()
         try:
@@ -98,13 +101,14 @@ def test_a_job_tells_how_it_ended_and_hides_the_address(cluster: Cluster, tmp_pa
 
 
 def test_a_server_that_was_killed_tells_it_later_and_once(cluster: Cluster) -> None:
-    port = free_port()
+    bound = Receiver()  # a free port could be another program's when it is listened to
+    port = bound.server_port
     allowed = ("--notify-allow", f"127.0.0.1:{port}")
     cluster.up(*allowed)
     url = f"http://127.0.0.1:{port}/{SECRET}"
     cluster.run("rowlock", "run", "--name", "before", "--notify", url, "--", "true")  # nobody listens there
     os.kill(cluster.pid, signal.SIGKILL)
-    with receiver(port) as told:
+    with receiver(bound) as told:
         cluster.up(*allowed)
         until(lambda: told.events("before"), lambda: f"the next server tells it\n{cluster.last_words()}")
 
