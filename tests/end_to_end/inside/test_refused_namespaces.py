@@ -30,5 +30,9 @@ def test_what_the_kernel_refuses_is_said_by_doctor_by_the_node_and_to_the_pod(cl
     assert not [text for text in told.values() if "left on device" in text]
     assert "trained" in cluster.run(*refusing, "rowlock", "run", "--name", "first", "--", "echo", "trained")
     sentence = f"the pod sees processes, IPC and /dev/shm of others: a PID namespace cannot be made: {REASON}"
-    events = cluster.api("GET", "/api/v1/namespaces/runai-default/events")["items"]
-    assert ("NotIsolated", sentence) in [(event["reason"], event["message"]) for event in events]
+
+    def events() -> list[tuple[str, str]]:
+        found = cluster.api("GET", "/api/v1/namespaces/runai-default/events")["items"]
+        return [(event["reason"], event["message"]) for event in found]
+
+    cluster.until(lambda: ("NotIsolated", sentence) in events(), lambda: str(events()))

@@ -281,11 +281,14 @@ def test_a_helper_that_outlives_the_program_is_told_in_one_sentence(faces: Faces
         "spec": {"pytorchReplicaSpecs": {"Master": replica}},
     }
     faces.cluster.api("POST", "/apis/kubeflow.org/v1/namespaces/runai-default/pytorchjobs", job)
-    faces.cluster.until(lambda: bool(faces.workload(name)["phaseMessage"]), "it is told", seconds=120)
+    ended = f"Container pytorch of pod {name}-master-0 ended with exit code 0 at "
+    faces.cluster.until(
+        lambda: faces.workload(name)["phaseMessage"].startswith(ended), lambda: str(faces.workload(name))
+    )
     faces.cluster.run("rowlock", "wait", name, "--for", "running", "--timeout", "60s")
     told = faces.now(name)
     sentence = told["why"]
-    assert sentence.startswith(f"Container pytorch of pod {name}-master-0 ended with exit code 0 at ")
+    assert sentence.startswith(ended)
     assert ", but logger still runs in that pod: the pod stays Running until that one ends." in sentence
     assert told.pop("list").endswith(sentence)
     assert told == dict.fromkeys(told, sentence)

@@ -28,8 +28,13 @@ def test_workers_without_a_rank_are_told(tmp_path: Path) -> None:
             return cluster.run("rowlock", "why", "beside", code=None).splitlines()[0]
 
         words = "All 2 ranks run in the launcher's pod, and its 2 workers run none (seen for "
+
+        def events() -> list[str]:
+            found = cluster.api("GET", "/api/v1/namespaces/runai-default/events")["items"]
+            return [one["message"] for one in found if one["reason"] == "WorkersIdle"]
+
         cluster.until(lambda: words in why(), why, every=1)
+        cluster.until(events, "the event", every=0.2)
         assert words in next(line for line in cluster.run("rowlock", "list").splitlines() if line.startswith("beside"))
-        found = cluster.api("GET", "/api/v1/namespaces/runai-default/events")["items"]
-        (event,) = [one["message"] for one in found if one["reason"] == "WorkersIdle"]
+        (event,) = events()
         assert words in event
