@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from decimal import Decimal
 from typing import Any
@@ -226,10 +225,7 @@ def test_what_was_used_is_there_when_the_workload_is_gone(world: World) -> None:
     assert values["CPU_USAGE_CORES"] == ["5", "5", "1"], "pods that are gone count for the time in which they were"
     world.rest._context.pod_usage.pods.clear()  # type: ignore[union-attr]
     world.client.delete(f"{W}/distributed/{identity}")
-    for _ in range(200):
-        if world.client.get(f"{W}/{identity}").json().get("phase") == "Deleted":
-            break
-        world.do(lambda: asyncio.sleep(0.02))
+    world.until(lambda: world.client.get(f"{W}/{identity}").json().get("phase") == "Deleted")
     code, values = ask(world, f"{W}/{identity}/metrics", "CPU_USAGE_CORES,POD_COUNT", 3)
     assert (code, values) == (207, {"CPU_USAGE_CORES": ["4", "4"], "POD_COUNT": []})
 
