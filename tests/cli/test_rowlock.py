@@ -40,7 +40,7 @@ def test_list_describe_wait_delete(served: Served) -> None:
     served.ok(SUBMIT)
     served.bound(2)
     served.run_pods()
-    assert served.ok("rowlock wait t1 --for=running --timeout 10s") == "Job t1 is running.\n"
+    assert served.ok("rowlock wait t1 --for=running --timeout 60s") == "Job t1 is running.\n"
     header, row = served.ok("rowlock list").splitlines()
     assert header.split() == ["NAME", "FRAMEWORK", "PHASE", "PODS", "GPUS", "AGE", "WHY"]
     assert row.split()[:5] == ["t1", "PyTorch", "Running", "2/2", "0"]
@@ -48,7 +48,7 @@ def test_list_describe_wait_delete(served: Served) -> None:
     text = served.ok("rowlock describe t1")
     assert "Phase:          Running" in text and "t1-worker-0" in text and "Events:" in text
     served.finish()
-    assert served.ok("rowlock wait t1 --timeout 10s") == "Job t1 is completed.\n"
+    assert served.ok("rowlock wait t1 --timeout 60s") == "Job t1 is completed.\n"
     assert json.loads(served.ok("rowlock describe t1 --json"))["phase"] == "Completed"
     assert served.ok("rowlock delete t1") == "Job t1 deleted.\n"
     assert served.ok("rowlock wait t1 --for deleted") == "Job t1 is deleted.\n"
@@ -63,7 +63,7 @@ def test_wait_says_why_not(served: Served) -> None:
     assert "after 0s, not completed" in served.run("rowlock wait t1 --timeout 0")[2]
     served.run_pods()
     served.finish(3)
-    code, _, err = served.run("rowlock wait t1 --timeout 10s")
+    code, _, err = served.run("rowlock wait t1 --timeout 60s")
     assert code == 1 and err.startswith("Job t1 is failed: ")
     code, _, err = served.run("rowlock wait t1 --for deleted --timeout 0s")
     assert code == 1 and err.startswith("Job t1 is failed after 0s, not deleted: "), "who has ended can be deleted yet"
@@ -78,9 +78,9 @@ def test_an_elastic_job_that_trains_with_its_minimum_is_running(served: Served) 
     served.bound(1)
     [first] = [pod for pod, made in served.pods().items() if made["spec"].get("nodeName")]
     served.report("runai-default", first, "Running", {"running": {"startedAt": NOW}})
-    said = served.ok("rowlock wait t1 --for running --timeout 10s")
+    said = served.ok("rowlock wait t1 --for running --timeout 60s")
     assert said.startswith("Job t1 is running: ") and said.endswith(" Meanwhile 1 of 2 pods run.\n")
-    body = json.loads(served.ok("rowlock wait t1 --for running --timeout 10s --json"))
+    body = json.loads(served.ok("rowlock wait t1 --for running --timeout 60s --json"))
     assert (body["phase"], body["additionalFields"]["status"]) == ("Degraded", "Running")
     assert body["reachedPhase"] == "Running"
     code, _, err = served.run("rowlock wait t1 --timeout 0s")

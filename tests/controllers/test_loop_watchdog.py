@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from rowlock.controllers import loop_watchdog
-from rowlock.controllers.loop_watchdog import LIMIT, LoopWatchdog, TurnClock
+from rowlock.controllers.loop_watchdog import FIRST_SAMPLE, LIMIT, LoopWatchdog, TurnClock
 
 
 def watch(body: Callable[[], Coroutine[Any, Any, None]]) -> tuple[TurnClock, LoopWatchdog]:
@@ -99,13 +99,19 @@ def test_short_turns_and_sleep_are_no_stalls(caplog: pytest.LogCaptureFixture) -
 
 
 def test_an_idle_loop_lets_the_watchdog_sleep() -> None:
+    idle, began = 0.0, time.monotonic()
+
     async def body() -> None:
-        await asyncio.sleep(0.2)
+        nonlocal idle
+        idle = -time.monotonic()
+        await asyncio.sleep(0.5)
+        idle += time.monotonic()
         for _ in range(100):
             await asyncio.sleep(0.0001)  # a crowd of short turns does not wake it for each
 
     clock, watchdog = watch(body)
-    assert 1 <= watchdog.wakeups < clock.turn / 4
+    busy = time.monotonic() - began - idle  # a second and more, where each of the turns waits for a processor
+    assert clock.turn > 100 and 1 <= watchdog.wakeups <= busy / FIRST_SAMPLE + 4
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only epoll takes a limit")

@@ -121,5 +121,5 @@ def open_and_interrupt(cluster: Cluster, lab: Path) -> str:
             urllib.request.urlopen(address.partition("?")[0], timeout=30)
         refusal.value.close()
         program.send_signal(signal.SIGINT)
-        assert program.wait(30) == 0
+        assert program.wait(90) == 0
     return address

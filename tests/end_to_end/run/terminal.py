@@ -46,7 +46,7 @@ class Terminal:
 
     def end(self) -> int:
         """The exit code; what is left is read, so that nobody waits for us."""
-        code = self._process.wait(30)
+        code = self._process.wait(90)
         os.close(self._ours)
         return code
 

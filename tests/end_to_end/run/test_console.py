@@ -44,7 +44,7 @@ def test_a_program_that_reads_nothing_does_not_wait_for_who_writes(running: Clus
         ["rowlock", "run", "--rm", "--", "echo", "done"], env=running.env, stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as process:
         assert process.stdout is not None and process.stdout.read() == b"[rank 0] done\n"
-        assert process.wait(30) == 0  # though nobody has closed its stdin
+        assert process.wait(90) == 0  # though nobody has closed its stdin
 
 
 NOT_PASSED_ON = (

@@ -104,7 +104,7 @@ def test_without_a_terminal_an_interrupt_stops_the_job(running: Cluster, flags: 
     ) as process:
         assert process.stdout is not None and process.stdout.readline() == "[rank 0] it runs\n"
         process.send_signal(signal.SIGINT)
-        assert process.wait(30) == 130
+        assert process.wait(90) == 130
     if flags:
         assert "piped" not in jobs(running)
     else:
@@ -118,7 +118,7 @@ def test_a_run_that_is_terminated_says_that_the_job_goes_on(running: Cluster) ->
     with subprocess.Popen(argv, env=running.env, text=True, **streams) as process:  # type: ignore[call-overload]
         assert process.stdout.readline() == "[rank 0] it runs\n"
         process.send_signal(signal.SIGTERM)
-        assert process.wait(30) == 143
+        assert process.wait(90) == 143
         told = process.stderr.read().splitlines()
     assert told[-1] == ("Job left goes on. Follow it: `rowlock logs -f left`; stop it: `rowlock delete left`")
     assert "left" in jobs(running)
@@ -234,9 +234,9 @@ def test_a_server_in_the_foreground_says_what_goes_on_without_it(running: Cluste
         try:
             assert server.stdout is not None and server.stdout.readline().startswith("rowlock serves https://")
             other.run("rowlock", "run", "-d", "--name", "long", "--", *LONG)
-            other.run("rowlock", "wait", "long", "--for", "running", "--timeout", "30s")
+            other.run("rowlock", "wait", "long", "--for", "running", "--timeout", "90s")
             server.send_signal(signal.SIGINT)
-            assert "1 pod keeps running: `rowlock up` finds it" in server.stdout.read() and server.wait(30) == 0
+            assert "1 pod keeps running: `rowlock up` finds it" in server.stdout.read() and server.wait(90) == 0
         finally:
             server.kill()
     other.up()
@@ -253,7 +253,7 @@ def test_a_server_that_dies_under_a_run_leaves_the_job(running: Cluster) -> None
         assert process.stdout is not None and process.stderr is not None
         assert process.stdout.readline() == "[rank 0] it runs\n"
         os.kill(running.pid, signal.SIGKILL)
-        assert process.wait(30) == 1
+        assert process.wait(90) == 1
         last = process.stderr.read().splitlines()[-1]
     running.up()  # first of all: else a test that fails leaves the pod host behind
     assert last == (

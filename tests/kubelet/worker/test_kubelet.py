@@ -42,9 +42,13 @@ def alive(pid: int) -> bool:
 
 def test_a_healthy_pod_takes_two_status_writes_and_says_all(tmp_path: Path) -> None:
     async def body(node: Node) -> None:
-        await node.add(pod("a", "echo out; echo err >&2; sleep 0.3; printf 'no newline'"))
+        go = tmp_path / "go"
+        await node.add(
+            pod("a", f"echo out; echo err >&2; until test -e {go}; do sleep 0.02; done; printf 'no newline'")
+        )
         await node.phase("a", "Running")
         assert is_condition_true(node.pod("a"), "Ready") and node.state("a", "state.running")
+        go.touch()
         await node.ended("a")
         status = node.pod("a")["status"]
         assert status["phase"] == "Succeeded" and node.state("a", "state.terminated.reason") == "Completed"
@@ -294,10 +298,14 @@ def test_logs_follow_to_the_end_and_survive_the_pod(tmp_path: Path) -> None:
     on_node(tmp_path, body)
 
 
+SPEAKS = "echo line 1; until test -e {go}; do sleep 0.02; done; for i in 2 3 4 5; do echo line $i; sleep 0.05; done"
+
+
 def test_a_server_that_goes_and_comes_back_loses_nothing(tmp_path: Path) -> None:
     async def body(node: Node) -> None:
+        go = tmp_path / "go"
         await node.add(
-            pod("ends", "for i in 1 2 3 4 5; do echo line $i; sleep 0.2; done; exit 5"),
+            pod("ends", SPEAKS.format(go=go) + "; exit 5"),
             pod("lives", "while true; do echo tick; sleep 0.05; done"),
             pod("deleted", GREEDY),
         )
@@ -306,6 +314,7 @@ def test_a_server_that_goes_and_comes_back_loses_nothing(tmp_path: Path) -> None
         shim = _start(tmp_path, node, "lives")["shim"]
         await node.store.delete(kinds.POD, "default", "deleted", options=DeleteOptions(grace=1))
         await node.stop()
+        go.touch()
         await until(lambda: list(tmp_path.glob(f"pods/{node.pod('ends')['metadata']['uid']}/main/exit.0")))
         await node.start()
         await node.ended("ends")
@@ -325,12 +334,15 @@ def _start(data: Path, node: Node, name: str) -> dict[str, int]:
 
 def test_pods_outlive_the_pod_host_and_get_a_new_one(tmp_path: Path) -> None:
     async def body(node: Node) -> None:
-        await node.add(pod("a", "sleep 0.4; echo alive; exit 4"))
+        go = tmp_path / "go"
+        await node.add(pod("a", f"until test -e {go}; do sleep 0.02; done; echo alive; exit 4"))
         await node.phase("a", "Running")
         old = node.kubelet.host.hello["pid"]
         os.kill(old, signal.SIGKILL)
         await node.add(pod("b", "echo new"))
-        await node.ended("a", "b")
+        await node.ended("b")
+        go.touch()
+        await node.ended("a")
         assert node.state("a", "state.terminated.exitCode") == 4 and await node.log("b") == "new\n"
         assert node.kubelet.host.hello["pid"] != old
 
@@ -498,9 +510,13 @@ def test_two_hundred_pods(tmp_path: Path) -> None:
 
 def test_a_hundred_followers_see_every_line(tmp_path: Path) -> None:
     async def body(node: Node) -> None:
-        await node.add(pod("a", "for i in 1 2 3 4 5; do echo line $i; sleep 0.05; done"))
+        go = tmp_path / "go"
+        await node.add(pod("a", SPEAKS.format(go=go)))
         await node.phase("a", "Running")
-        texts = await asyncio.gather(*(node.log("a", follow=True) for _ in range(100)))
+        following = [asyncio.create_task(node.log("a", follow=True)) for _ in range(100)]
+        await node.said("a", "line 1")
+        go.touch()
+        texts = await asyncio.gather(*following)
         assert set(texts) == {"".join(f"line {i}\n" for i in range(1, 6))}
 
     on_node(tmp_path, body)
