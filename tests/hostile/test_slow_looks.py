@@ -29,11 +29,18 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_tool_that_does_not_answer_is_ended_and_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    script = f"echo $$ > {tmp_path}/pid; exec sleep 100000"
-    monkeypatch.setattr(stack_dumps, "find_py_spy", a_tool(tmp_path, script))
+    made, start = list[int](), subprocess.Popen.__init__
+
+    def note(process: Any, *args: Any, **more: Any) -> None:
+        start(process, *args, **more)
+        made.append(process.pid)
+
+    monkeypatch.setattr(subprocess.Popen, "__init__", note)
+    monkeypatch.setattr(stack_dumps, "find_py_spy", a_tool(tmp_path, "exec sleep 100000"))
     monkeypatch.setattr(stack_dumps, "_TRIES", 1)
     assert "did not answer within" in asyncio.run(stack_dumps.dump_stack(os.getpid())).blind
-    assert not psutil.pid_exists(int((tmp_path / "pid").read_text()))
+    (tool,) = made
+    assert not psutil.pid_exists(tool)
 
 
 def test_a_tool_that_ends_while_it_is_ended_costs_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -137,7 +137,6 @@ def test_a_py_spy_that_fails_or_lies_is_only_the_reason(
 ) -> None:
     tool = tmp_path / "py-spy"
     monkeypatch.setattr(rank_probe, "find_py_spy", lambda pids: str(tool))
-    monkeypatch.setattr(rank_probe, "DUMP_S", 0.2)
     said = {
         "echo 'Error: Permission Denied' >&2; exit 1": "py-spy: Error: Permission Denied",
         "echo nonsense": "py-spy's answer cannot be read",
@@ -147,6 +146,7 @@ def test_a_py_spy_that_fails_or_lies_is_only_the_reason(
     }
     with container(monkeypatch, sys.executable, "-c", "import time; print('up', flush=True); time.sleep(600)", lines=1):
         for body, blind in said.items():
+            monkeypatch.setattr(rank_probe, "DUMP_S", 0.2 if "sleep" in body else 60.0)
             tool.write_text(f"#!/bin/sh\n{body}\n")
             tool.chmod(0o700)
             (rank,) = probed(capsys)

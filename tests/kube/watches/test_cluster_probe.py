@@ -14,6 +14,7 @@ from tests.waiting import until_async
 from rowlock import kinds
 from rowlock.api import Change
 from rowlock.errors import Timeout
+from rowlock.kinds import Kind
 from rowlock.kube import client, cluster_probe, connection
 from rowlock.kube.client import Kube
 from rowlock.kube.cluster_probe import ClusterProbe
@@ -81,7 +82,11 @@ def test_a_cluster_that_does_not_answer_is_called_so_until_it_does(
 
 
 @pytest.mark.parametrize("code", [403, 404])
-def test_a_refusal_is_an_answer(code: int, tmp_path: Path) -> None:
+def test_a_refusal_is_an_answer(code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        cluster_probe, "PATIENCE_S", 60.0
+    )  # on a busy machine an answer may take longer than a fault here
+
     async def run() -> None:
         reasons = {403: "Forbidden", 404: "NotFound"}
         server = Scripted(Answer(code, refusal(code, reasons[code])))
@@ -109,10 +114,20 @@ async def first(kube: Kube, count: int) -> list[Change]:
 
 
 def test_a_watch_that_says_nothing_is_asked_for_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client, "WATCH_SILENCE_S", 0.1)
-    server = Scripted(
-        Answer(lines=[watch_line(6)], hold=True), Answer(lines=[], hold=True), Answer(lines=[watch_line(8)])
-    )
+    answers = [Answer(lines=[watch_line(6)], hold=True), Answer(lines=[], hold=True), Answer(lines=[watch_line(8)])]
+    parse = Kube._parse
+
+    def answer(asked: Asked) -> Answer:
+        if len(answers) != 2:  # the lines that come may come late on a busy machine
+            monkeypatch.setattr(client, "WATCH_SILENCE_S", 60.0)
+        return answers.pop(0)
+
+    def note(kube: Kube, kind: Kind, line: bytes) -> tuple[Change, bool]:
+        monkeypatch.setattr(client, "WATCH_SILENCE_S", 0.1)
+        return parse(kube, kind, line)
+
+    monkeypatch.setattr(Kube, "_parse", note)
+    server = Scripted(answer)
 
     async def run() -> list[Change]:
         async with server.running(), Kube.connect(server.kubeconfig(tmp_path), limits=LIMITS) as kube:
@@ -122,8 +137,9 @@ def test_a_watch_that_says_nothing_is_asked_for_anew(tmp_path: Path, monkeypatch
     assert [asked.query["resourceVersion"] for asked in server.asked] == ["5", "6", "6"]
 
 
-def test_watches_are_renewed_when_the_cluster_is_back(tmp_path: Path) -> None:
+def test_watches_are_renewed_when_the_cluster_is_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """They hold connections that nobody answers on any more, and nobody ends."""
+    monkeypatch.setattr(cluster_probe, "PATIENCE_S", 10.0)  # it must not be called silent before it is
     is_broken, watched = [False], [0]
 
     def answer(asked: Asked) -> Answer:
@@ -141,6 +157,7 @@ def test_watches_are_renewed_when_the_cluster_is_back(tmp_path: Path) -> None:
                 while not watched[0]:
                     await asyncio.sleep(0.01)
             is_broken[0] = True
+            monkeypatch.setattr(cluster_probe, "PATIENCE_S", 0.2)
             await until(probe, silent=True)
             assert not watching.done()
             is_broken[0] = False
