@@ -46,7 +46,7 @@ REAL_NODE = frozenset(
 ON_REAL = "on_real"
 ENGINES = (
     "embedded",
-    pytest.param("real", id=ON_REAL, marks=[pytest.mark.real, pytest.mark.timeout(120, func_only=True)]),
+    pytest.param("real", id=ON_REAL, marks=[pytest.mark.real, pytest.mark.timeout(300, func_only=True)]),
 )
 """The parameters of a fixture that starts a cluster: tests that take it run on both engines (`tests/engines/`). The first test on the
 real one waits for it to start."""

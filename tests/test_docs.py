@@ -76,7 +76,6 @@ def search_path() -> str:
     return path
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("page", [p for p in PAGES if list(steps(p))], ids=lambda p: p.name)
 def test_commands_on_the_page_run(page: Path, tmp_path: Path) -> None:
     path = search_path()
@@ -108,7 +107,6 @@ def test_commands_on_the_page_run(page: Path, tmp_path: Path) -> None:
         subprocess.run([bin_dir / "rowlock", "down", "--yes"], env=env, capture_output=True, timeout=60)
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize(
     "script",
     ["make_cli_reference.py", "make_runai_table.py", "make_room_map.py", "make_sync_client.py", "make_ui_types.py"],

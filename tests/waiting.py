@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable
 from typing import NoReturn
 
-PATIENCE = 90.0
-"""Seconds. What takes longer never comes: below pytest's own limit of 120 s, which could not say what was missing."""
+PATIENCE = 200.0
+"""Seconds. What takes longer never comes: below pytest's own limit of 300 s, which could not say what was missing."""
 
 
 def until(

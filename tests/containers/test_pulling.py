@@ -17,7 +17,7 @@ from tests.kubelet.runtime.test_pulls import waits
 from rowlock import kinds
 from rowlock.objects import Object
 
-pytestmark = pytest.mark.timeout(120, func_only=True)  # set-up has limits of its own: it may build the registry
+pytestmark = pytest.mark.timeout(300, func_only=True)  # set-up has limits of its own: it may build the registry
 NAME = f"{HOST}/crew/boat:1"
 
 

@@ -10,7 +10,6 @@ from tests.containers.conftest import IMAGE
 from tests.kubectl.walks import missing, play
 
 
-@pytest.mark.timeout(300)
 def test_kubectl_sees_in_containers_what_it_sees_on_a_real_cluster(docker: str, tmp_path: Path) -> None:
     if why := missing():
         pytest.skip(why)

@@ -29,7 +29,7 @@ class Cluster:
     data: Path
     env: dict[str, str]
 
-    def run(self, *argv: str, code: int | None = 0, timeout: float = 120, cwd: Path = REPO) -> str:
+    def run(self, *argv: str, code: int | None = 0, timeout: float = 240, cwd: Path = REPO) -> str:
         """Run a command; its output (stdout, then stderr). `code=None` accepts any exit code."""
         try:
             done = subprocess.run(
@@ -48,7 +48,7 @@ class Cluster:
         return "--- server.log\n" + (log.read_text(errors="replace")[-3000:] if log.exists() else "")
 
     def json(self, *argv: str) -> Any:
-        done = subprocess.run(argv, env=self.env, text=True, capture_output=True, timeout=60, cwd=REPO)
+        done = subprocess.run(argv, env=self.env, text=True, capture_output=True, timeout=240, cwd=REPO)
         assert done.returncode == 0, done.stdout + done.stderr
         return json.loads(done.stdout)
 
@@ -73,7 +73,7 @@ class Cluster:
         )
         tls = ssl.create_default_context(cafile=str(authority))
         try:
-            with urllib.request.urlopen(request, context=tls, timeout=60) as answer:
+            with urllib.request.urlopen(request, context=tls, timeout=120) as answer:
                 return json.load(answer)
         except urllib.error.HTTPError as error:
             with error:
@@ -113,4 +113,4 @@ def lent(home: Path) -> Iterator[Cluster]:
     try:
         yield made
     finally:
-        subprocess.run([BIN / "rowlock", "down", "--yes"], env=made.env, capture_output=True, timeout=60)
+        subprocess.run([BIN / "rowlock", "down", "--yes"], env=made.env, capture_output=True, timeout=200)

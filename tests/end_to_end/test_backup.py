@@ -5,11 +5,9 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-import pytest
 from tests.end_to_end.cluster import lent, make
 
 
-@pytest.mark.timeout(180)
 def test_a_restored_cluster_has_its_jobs_and_its_clients(tmp_path: Path) -> None:
     file = tmp_path / "cluster.tar"
     with lent(tmp_path) as cluster:

@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 from tests.end_to_end.cluster import Cluster
+from tests.operator_cases.playing import slowness
 from tests.processes import pid_on_machine
 
 from rowlock.diagnostics import stack_dumps
@@ -28,7 +29,7 @@ SECONDS = float(os.environ.get("CHAOS_SECONDS", "0"))
 SEED = int(os.environ.get("CHAOS_SEED", str(time.time_ns() % 100_000)))
 RANKS, SIDE_BY_SIDE = 3, 2
 PROMPT = 10.0
-"""Seconds to find a hang, on a machine that has much else to do."""
+"""Seconds to find a hang, on a machine that has a processor for each that wants to run."""
 MEMORY = "96Mi"
 
 FAKE = """
@@ -241,4 +242,4 @@ def test_every_hurt_is_named_and_healed(cluster: Cluster, tmp_path: Path) -> Non
     cluster.until(lambda: not chaos.alive(), "no process left of any job")
     found = f"a stopped one within {statistics.median(chaos.found):.1f} s (median; {max(chaos.found):.1f} s at most)"
     print(f"{len(chaos.done)} ranks were hurt and named (seed {SEED}), {found}")
-    assert statistics.median(chaos.found) < PROMPT
+    assert statistics.median(chaos.found) < PROMPT * slowness()

@@ -95,7 +95,6 @@ def _running(word: str) -> list[str]:
     return found
 
 
-@pytest.mark.timeout(180)
 def test_jobs_that_are_submitted_while_down_works_leave_no_process(cluster: Cluster) -> None:
     """What is taken is stopped; what comes later is refused, or finds no server."""
     cluster.up()
@@ -183,7 +182,6 @@ def _start_saving_job(
     cluster.until(lambda: len(list(directory.glob("up.*"))) == pods, "all ranks to run")
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("flag", ["--yes", "--keep-jobs"])
 def test_down_waits_for_the_pods_of_a_job_that_was_deleted(cluster: Cluster, tmp_path: Path, flag: str) -> None:
     """The job is gone at once, so nobody could stop it; its pods end one after the other, and each saves for a while."""
@@ -197,7 +195,6 @@ def test_down_waits_for_the_pods_of_a_job_that_was_deleted(cluster: Cluster, tmp
     assert "did not" not in said, said
 
 
-@pytest.mark.timeout(300)
 def test_down_names_pods_that_do_not_end_in_time(cluster: Cluster, tmp_path: Path) -> None:
     cluster.up()
     told = tmp_path / "told"
@@ -212,7 +209,6 @@ def test_down_names_pods_that_do_not_end_in_time(cluster: Cluster, tmp_path: Pat
     cluster.until(lambda: not _running(str(told)), "the next server to end them")
 
 
-@pytest.mark.timeout(300)
 def test_down_waits_for_a_pod_that_was_deleted_at_once(cluster: Cluster, tmp_path: Path) -> None:
     """Its object is gone before its program is."""
     cluster.up()
@@ -233,7 +229,6 @@ def _ask_to_end(cluster: Cluster, number: signal.Signals) -> None:
     cluster.until(lambda: waits in cluster.last_words(), cluster.last_words)
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_server_that_is_asked_to_end_waits_for_pods_that_are_being_deleted(
     cluster: Cluster, tmp_path: Path, number: signal.Signals
@@ -258,7 +253,6 @@ def test_a_server_that_is_asked_to_end_waits_for_pods_that_are_being_deleted(
     assert "Running" in cluster.run("rowlock", "list")
 
 
-@pytest.mark.timeout(300)
 def test_a_second_signal_ends_a_server_that_waits(cluster: Cluster, tmp_path: Path) -> None:
     cluster.up()
     told = tmp_path / "told"
@@ -276,7 +270,6 @@ def test_a_second_signal_ends_a_server_that_waits(cluster: Cluster, tmp_path: Pa
     cluster.until(lambda: not _running(str(told)), "the next server to end them")
 
 
-@pytest.mark.timeout(180)
 def test_down_says_what_runs_on_of_owners_that_this_cluster_does_not_know(cluster: Cluster, tmp_path: Path) -> None:
     """It waits for none of them: such a pod lives as long as its owner, which is elsewhere."""
     cluster.up()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from tests.end_to_end.cluster import Cluster
 
 from rowlock.objects import seconds
@@ -111,7 +110,6 @@ def resumed(story: Story, pods: int, before: set[str]) -> None:
     assert "preempted" not in story.cluster.run("rowlock", "list", "-p", "a")
 
 
-@pytest.mark.timeout(120)
 def test_on_pretend_nodes(cluster: Cluster) -> None:
     cluster.up("--pretend-nodes", "1", "--simulated-gpus", "8", "--without", "kubelet")
     story = Story(cluster)
@@ -123,7 +121,6 @@ def test_on_pretend_nodes(cluster: Cluster) -> None:
     resumed(story, 8, before)
 
 
-@pytest.mark.timeout(120)
 def test_with_the_kubelet(cluster: Cluster) -> None:
     cluster.up("--simulated-gpus", "2")
     story = Story(cluster)

@@ -53,7 +53,7 @@ FORGOTTEN = {
 def verify(program: Path, *flags: str, code: int) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}"}
     argv = ["rowlock", "verify-resume", "--seed", "5", *flags, "--", sys.executable, str(program)]
-    done = subprocess.run(argv, env=environment, capture_output=True, text=True, timeout=110, cwd=program.parent)
+    done = subprocess.run(argv, env=environment, capture_output=True, text=True, timeout=280, cwd=program.parent)
     assert done.returncode == code, done.stdout + done.stderr
     return done
 

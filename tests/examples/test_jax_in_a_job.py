@@ -24,7 +24,6 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 @pytest.mark.examples
-@pytest.mark.timeout(300)
 def test_jax_finds_its_processes_by_itself(machine: Cluster) -> None:
     """`jax.distributed.initialize()` without arguments asks the API for its pod and its Job: that needs a role and a Service."""
     if importlib.util.find_spec("jax") is None:

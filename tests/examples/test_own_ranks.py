@@ -34,7 +34,6 @@ if __name__ == "__main__":
 
 
 @pytest.mark.examples
-@pytest.mark.timeout(300)
 def test_a_program_that_starts_its_own_ranks_need_not_wait_for_a_launcher(tmp_path: Path) -> None:
     if importlib.util.find_spec("lightning") is None:
         pytest.skip("lightning is not installed: `make test-examples` installs it")

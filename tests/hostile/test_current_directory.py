@@ -33,7 +33,6 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
     subprocess.run(["rowlock", "down", "--yes"], env=cluster.env, capture_output=True, timeout=60)
 
 
-@pytest.mark.timeout(180)
 def test_a_planted_module_is_not_run(cluster: Cluster, tmp_path: Path) -> None:
     planted = tmp_path / "planted"
     planted.mkdir()

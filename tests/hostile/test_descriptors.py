@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
-import pytest
 from tests.end_to_end.cluster import Cluster, lent
 
 FILES, CROWD = 256, 400
@@ -36,7 +35,6 @@ def _count_closed(crowd: Sequence[socket.socket]) -> int:
     return closed
 
 
-@pytest.mark.timeout(180)
 def test_a_crowd_of_silent_connections_ends_neither_the_server_nor_its_work(tmp_path: Path) -> None:
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     with lent(tmp_path) as cluster, ExitStack() as stack:
@@ -61,7 +59,6 @@ def test_a_crowd_of_silent_connections_ends_neither_the_server_nor_its_work(tmp_
         assert "after" in cluster.run("rowlock", "list"), "what it wrote is in the database"
 
 
-@pytest.mark.timeout(180)
 def test_a_crowd_beside_many_pods_keeps_nobody_waiting(tmp_path: Path) -> None:
     """Each pod that runs holds a descriptor: with a quarter of them gone to pods, accepting must not fail."""
     with lent(tmp_path) as cluster, ExitStack() as stack:

@@ -41,7 +41,6 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
     subprocess.run(["rowlock", "down", "--yes"], env=cluster.env, capture_output=True, timeout=60)
 
 
-@pytest.mark.timeout(180)
 @pytest.mark.parametrize("loss", ["missing", "empty"])
 def test_a_lost_database_deletes_no_claim(cluster: Cluster, loss: str) -> None:
     cluster.up()

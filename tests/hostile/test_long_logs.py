@@ -34,7 +34,6 @@ def check_whole(text: str) -> None:
     assert text == EXPECTED
 
 
-@pytest.mark.timeout(300)
 def test_no_line_is_missing(place: Cluster) -> None:
     ran = said(place, "rowlock", "run", "--name", "long", "--", "sh", "-c", SCRIPT)
     check_whole("".join(line for line in ran.splitlines(keepends=True) if line.startswith("[rank 0] ")))

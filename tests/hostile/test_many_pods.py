@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 from tests.end_to_end.cluster import lent
 
 
-@pytest.mark.timeout(180)
 def test_more_pods_than_nodes_hold_are_refused_in_one_sentence(tmp_path: Path) -> None:
     with lent(tmp_path) as cluster:
         cluster.up("--max-pods", "3", "--network", "rewrite")

@@ -27,7 +27,6 @@ def kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield path
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", WITHOUT_A_NODE)
 def test_a_real_api_server_answers_as_recorded(name: str, kubeconfig: Path) -> None:
     known = replace(walks.Known.of(name), differs={})

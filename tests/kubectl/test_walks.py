@@ -25,7 +25,6 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Played]:
         yield {name: pool.submit(play, name, folder / name) for name in LONGEST_FIRST}
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", sorted(LONGEST_FIRST, key=LONGEST_FIRST.index, reverse=True))
 def test_kubectl_sees_what_it_sees_on_a_real_cluster(name: str, played: Played) -> None:
     outcome = played[name].result()

@@ -23,7 +23,6 @@ def scrape(cluster: Cluster) -> str:
         return str(answer.read().decode())
 
 
-@pytest.mark.timeout(180)
 @pytest.mark.skipif(sys.platform != "linux", reason="process trees are read from /proc, which is Linux's")
 def test_what_a_job_used_is_told_while_it_runs_and_kept_when_it_is_gone(tmp_path: Path) -> None:
     with lent(tmp_path) as cluster:

@@ -250,7 +250,6 @@ def test_random_steps(seed: int) -> None:
     walk(seed, max(1, STEPS // SEEDS))
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     ("seed", "steps", "what"),
     [

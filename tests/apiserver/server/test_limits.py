@@ -503,7 +503,6 @@ def test_the_token_is_for_its_owner_alone(tmp_path: Path) -> None:
 # ---------------------------------------------------------------- many at once
 
 
-@pytest.mark.timeout(180)
 def test_a_crowd_of_watchers_hears_every_change(server: Running, client: httpx.Client, space: str) -> None:
     """300 over HTTPS here; 1,000 beside a real API server in `benchmarks/api.py`."""
     crowd, news = 300, 5

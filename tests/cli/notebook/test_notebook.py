@@ -97,7 +97,6 @@ def test_it_is_asked_directly_and_an_odd_answer_is_none(
         program.join()
 
 
-@pytest.mark.timeout(180)
 def test_the_address_leads_to_it_and_ctrl_c_leaves_it_running(lab: Path) -> None:
     home = lab / "home"
     home.mkdir()

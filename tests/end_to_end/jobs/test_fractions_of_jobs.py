@@ -57,7 +57,6 @@ def held(machine: Cluster) -> str:
     return str(queue.get("status", {}).get("allocated", {}).get("nvidia.com/gpu") or "0")
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("kind", list(PATHS))
 def test_two_pods_share_a_card_and_two_more_wait(machine: Cluster, kind: str) -> None:
     first, second = f"shares-{kind.lower()}", f"waits-{kind.lower()}"
@@ -86,7 +85,6 @@ def test_two_pods_share_a_card_and_two_more_wait(machine: Cluster, kind: str) ->
     machine.until(lambda: not machine.api("GET", PODS)["items"], "the pods to go")
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("kind", list(PATHS))
 def test_memory_of_a_card(machine: Cluster, kind: str) -> None:
     name = f"memory-{kind.lower()}"

@@ -47,7 +47,7 @@ def shown(start: int) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(start))
 
 
-@pytest.mark.timeout(500)
+@pytest.mark.timeout(900)
 def test_each_start_is_made_once(cluster: Cluster) -> None:
     cluster.up()
     ran = cluster.data.parent / "ran"

@@ -50,7 +50,7 @@ def ends(cluster: Cluster) -> dict[str, set[str]]:
     return result
 
 
-@pytest.mark.timeout(500)
+@pytest.mark.timeout(900)
 def test_every_layer_goes_on(cluster: Cluster) -> None:
     cluster.up()
     mark = cluster.data.parent / "failed-once"

@@ -20,7 +20,7 @@ def batch_job(name: str, script: str, **spec: object) -> dict[str, object]:
     return {"metadata": {"name": name}, "spec": {"template": {"spec": pod}, **spec}}
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(900)
 def test_each_end_is_counted_once(cluster: Cluster) -> None:
     cluster.up()
     indexed = {"completionMode": "Indexed", "completions": 12, "parallelism": 3}

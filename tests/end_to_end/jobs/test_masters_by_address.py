@@ -6,7 +6,6 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-import pytest
 from tests.end_to_end.cluster import Cluster
 
 LAUNCHER = """
@@ -48,7 +47,6 @@ else:
 """
 
 
-@pytest.mark.timeout(180)
 def test_the_second_worker_reaches_the_first(cluster: Cluster, tmp_path: Path) -> None:
     cluster.up()
     (tmp_path / "launcher.py").write_text(LAUNCHER)

@@ -37,7 +37,6 @@ def phase(machine: Cluster, name: str) -> str:
     return str(next(row["phase"] for row in machine.json("rowlock", "list", "--json") if row["name"] == name))
 
 
-@pytest.mark.timeout(300)
 def test_a_launcher_runs_programs_in_its_nodes_and_they_end_with_it(machine: Cluster) -> None:
     hosts = "grep -v launcher $OMPI_MCA_orte_default_hostfile | cut -d' ' -f1"
     script = f"set -e; for host in $({hosts}); do ssh -x $host 'echo on $(hostname)'; done"
@@ -47,7 +46,6 @@ def test_a_launcher_runs_programs_in_its_nodes_and_they_end_with_it(machine: Clu
     machine.until(lambda: not machine.api("GET", NODES)["items"], "the nodes to go", 120)
 
 
-@pytest.mark.timeout(300)
 def test_a_launcher_that_fails_is_the_reason_and_no_node_is(machine: Cluster) -> None:
     machine.api("POST", JOBS, mpi_job("fails", "ssh -x fails-node-0-0.fails 'echo no rows >&2; exit 9'", nodes=2))
     machine.until(lambda: "exit code 9" in machine.run("rowlock", "why", "fails"), "the failure to be told", 180)
@@ -58,7 +56,6 @@ def test_a_launcher_that_fails_is_the_reason_and_no_node_is(machine: Cluster) ->
     machine.run("rowlock", "delete", "fails", "--yes")
 
 
-@pytest.mark.timeout(300)
 def test_a_node_that_is_lost_fails_its_launcher_and_comes_back(machine: Cluster) -> None:
     """The launcher's ssh ends with 255 and a sentence; started again, it waits for the node's next pod."""
     script = "test $ROWLOCK_RESTART_COUNT = 0 || exec ssh -x lost-node-0-0.lost echo again; exec ssh -x lost-node-0-0.lost 'echo begun; exec sleep 1000'"

@@ -170,7 +170,6 @@ def initialized_runtime() -> dict[str, Any]:
     return {**head, "spec": {"mlPolicy": {"numNodes": 1, "torch": {}}, "template": template}}
 
 
-@pytest.mark.timeout(300)
 def test_data_and_model_are_there_before_the_trainer_starts(machine: Cluster, tmp_path: Path) -> None:
     for what in ("dataset", "model"):
         machine.run("rowlock", "image", "add", INITIALIZERS.format(what), "--host")
@@ -198,7 +197,6 @@ def test_data_and_model_are_there_before_the_trainer_starts(machine: Cluster, tm
     gone(machine, "initialized")
 
 
-@pytest.mark.timeout(300)
 def test_data_that_cannot_be_fetched_is_the_reason(machine: Cluster, tmp_path: Path) -> None:
     for what in ("dataset", "model"):
         machine.run("rowlock", "image", "add", INITIALIZERS.format(what), "--host")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 
-import pytest
 from tests.end_to_end.cluster import Cluster
 
 CONTAINER = {
@@ -30,7 +29,6 @@ JOB = {
 }
 
 
-@pytest.mark.timeout(180)
 def test_who_waits_for_the_gpus_of_a_failed_job_is_told_what_frees_them(cluster: Cluster) -> None:
     cluster.up("--simulated-gpus", "2")
     cluster.api("POST", "/apis/kubeflow.org/v1/namespaces/runai-default/pytorchjobs", JOB)

@@ -26,7 +26,7 @@ def told(server: Receiver) -> dict[str, set[str]]:
     return found
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(900)
 def test_nothing_is_lost_and_nothing_is_done_twice(cluster: Cluster) -> None:
     ran = cluster.data.parent / "ran"
     with receiver() as server:

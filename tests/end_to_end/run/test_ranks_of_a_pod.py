@@ -44,7 +44,6 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield made
 
 
-@pytest.mark.timeout(300)
 def test_torchrun_starts_as_many_ranks_as_the_pod_has_gpus(running: Cluster, tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(GATHERED)
     line = ("rowlock", "run", "--nproc-per-node", "gpu", "-g", "2", "--", sys.executable, "train.py")
@@ -75,7 +74,6 @@ open("saved" + rank, "w").close()
 """
 
 
-@pytest.mark.timeout(300)
 def test_ranks_of_a_torchrun_save_when_their_job_is_deleted(running: Cluster, tmp_path: Path) -> None:
     """torchrun signals the process group of each rank: workers live on in a session of their own, here and on a cluster."""
     (tmp_path / "train.py").write_text(SAVES)

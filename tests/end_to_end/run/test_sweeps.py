@@ -33,7 +33,7 @@ def all_ended(cluster: Cluster, name: str) -> bool:
     return [one["phase"] for one in sweeps if one["name"] == name] == ["Completed"]
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(900)
 def test_a_sweep_goes_on_when_the_server_is_killed(cluster: Cluster, tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(PROGRAM)
     done = tmp_path / "runs.txt"
@@ -72,7 +72,7 @@ def test_a_sweep_goes_on_when_the_server_is_killed(cluster: Cluster, tmp_path: P
     assert len(done.read_text().splitlines()) == 4
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_a_stopped_sweep_makes_no_further_runs(cluster: Cluster, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     script = f"while [ ! -e {gate} ]; do sleep 0.1; done; echo step={{index}} loss={{x}}"
@@ -101,7 +101,7 @@ print(f"step=3 loss={x:.4f}", flush=True)
 """None goes on before the gate is open, so that all are compared by the same number of values."""
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(900)
 def test_runs_that_fall_behind_are_stopped_early(cluster: Cluster, tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(IN_STEP)
     gate = tmp_path / "gate"
@@ -126,7 +126,7 @@ def test_runs_that_fall_behind_are_stopped_early(cluster: Cluster, tmp_path: Pat
     cluster.run("rowlock", "wait", "race-8", "--timeout", "100s")  # who is resumed goes on to its end
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(900)
 def test_a_search_that_learns_draws_the_same_after_a_restart(cluster: Cluster, tmp_path: Path) -> None:
     from rowlock.rest.sweeps.learning import draw_point
     from rowlock.sweeps.parameters import parse_space
@@ -154,7 +154,7 @@ def test_a_search_that_learns_draws_the_same_after_a_restart(cluster: Cluster, t
         assert points[index] == draw_point(space, 5, points[:index], known, (), is_max=False)
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_a_sweep_is_stopped_with_its_runs_and_goes_on(cluster: Cluster, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     script = f"while [ ! -e {gate} ]; do sleep 0.1; done; echo {{x}}"
@@ -183,7 +183,7 @@ KILLS = int(os.environ.get("ROWLOCK_SWEEP_KILLS", "2"))
 SEED = int(os.environ.get("ROWLOCK_SWEEP_SEED", "7"))
 
 
-@pytest.mark.timeout(120 + 20 * KILLS)
+@pytest.mark.timeout(600 + 20 * KILLS)
 def test_no_kill_loses_or_doubles_a_run(cluster: Cluster, tmp_path: Path) -> None:
     """The server dies at any moment: while runs are made, start, run and end."""
     chance = random.Random(SEED)
@@ -203,7 +203,7 @@ def test_no_kill_loses_or_doubles_a_run(cluster: Cluster, tmp_path: Path) -> Non
     assert sorted(map(int, done.read_text().split())) == list(range(total))
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_runs_of_a_sweep_keep_the_source_of_its_submit(cluster: Cluster, tmp_path: Path) -> None:
     place, gate = tmp_path / "source", tmp_path / "gate"
     place.mkdir()

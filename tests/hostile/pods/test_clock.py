@@ -51,7 +51,6 @@ def test_a_wait_ends() -> None:
     assert remaining_wait(NOW, 10, NOW + 10) == 0 and remaining_wait(NOW, 10, NOW - HOUR) == 0
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("step", [-HOUR, HOUR])
 def test_pods_are_started_again_after_the_clock_was_set(tmp_path: Path, step: float) -> None:
     async def body(node: Node) -> None:

@@ -19,7 +19,6 @@ from tests.waiting import PATIENCE
 from rowlock.kubelet.network import egress_policy
 from rowlock.kubelet.network.egress_proxy import EgressProxy, Policy, ProxyLimits
 
-pytestmark = pytest.mark.timeout(60)
 FORBIDDEN = [
     "127.0.0.1", "127.1.2.3", "0.0.0.0", "169.254.169.254", "169.254.0.1", "168.63.129.16", "100.100.100.200", "224.0.0.1",
     "255.255.255.255", "10.77.0.1", "10.77.3.4", "::1", "::", "fe80::1", "fe80::1%lo", "fd00:ec2::254", "ff02::1", "192.0.0.192", "fd00:c1::a9fe:a9fe", "fd20:ce::254",

@@ -84,7 +84,6 @@ def test_a_start_that_is_seen_late_does_not_delay_the_end(pods: list[Object], la
     assert notes.phase_time("Completed", job(), [ended_pod(NOW - 20)], NOW) == max(began, NOW - 20)
 
 
-@pytest.mark.timeout(300)
 def test_a_job_that_ended_while_the_server_was_down(cluster: Cluster) -> None:
     cluster.up()
     gate = cluster.data.parent / "gate"

@@ -77,7 +77,6 @@ PUTS: dict[str, Put] = {name: lambda path, text=text: path.write_bytes(text) for
     "200 GB": sparse,
 }
 EVERY_PUT = pytest.mark.parametrize("put", PUTS.values(), ids=PUTS)
-pytestmark = pytest.mark.timeout(120)
 
 
 @EVERY_PUT

@@ -23,8 +23,6 @@ from rowlock.kubelet.runtime.pod_host_client import PodHostClient
 from rowlock.kubelet.shim import pod_host, stdio
 from rowlock.kubelet.worker.pod_worker import HOSTS_TO_TRY
 
-pytestmark = pytest.mark.timeout(180)
-
 
 def test_a_long_data_path_needs_no_directory_that_others_can_make(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

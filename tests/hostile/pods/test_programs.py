@@ -15,7 +15,6 @@ from rowlock.diagnostics.rank_failures import find_run_error
 from rowlock.kubelet.files import log_writer
 
 ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
-pytestmark = pytest.mark.timeout(120)
 
 
 @pytest.mark.parametrize("network", ["rewrite", "auto"])

@@ -250,7 +250,6 @@ def able(node: Node) -> None:
         pytest.skip(f"containers cannot have mounts of their own here: {why}")
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("network", ["rewrite", "auto"])
 def test_programs_cannot_write_to_files_and_an_update_harms_nobody(tmp_path: Path, victim: Path, network: str) -> None:
     async def body(node: Node) -> None:
@@ -270,7 +269,6 @@ def test_programs_cannot_write_to_files_and_an_update_harms_nobody(tmp_path: Pat
     on_node(tmp_path / "data", body, network=network)
 
 
-@pytest.mark.timeout(120)
 def test_a_mount_point_that_a_program_made_a_link_leads_nowhere(tmp_path: Path, victim: Path) -> None:
     """The first run exchanges the place of the inner volume; the second start must not make it where the link leads."""
 
@@ -295,7 +293,6 @@ def test_a_mount_point_that_a_program_made_a_link_leads_nowhere(tmp_path: Path, 
     on_node(tmp_path / "data", body)
 
 
-@pytest.mark.timeout(120)
 def test_the_directory_of_a_pod_goes_however_deep_it_is(tmp_path: Path) -> None:
     async def body(node: Node) -> None:
         script = f"i=0; while [ $i -lt {DEPTH} ]; do mkdir d && cd d; i=$((i+1)); done; echo deep; sleep 600"

@@ -22,7 +22,6 @@ from rowlock.kube.connection import Request
 from rowlock.kube.install.monitoring import metrics_role
 from rowlock.kube.rate_limit import Limits
 
-pytestmark = pytest.mark.timeout(300)
 PROJECT = "figures"
 
 

@@ -58,7 +58,6 @@ def device(name: str, type_: bytes) -> tarfile.TarInfo:
     return member
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize(
     "way", ["parent", "absolute", "symbolic link", "hard link", "link over a link", "character device", "pipe", "cut"]
 )
@@ -86,7 +85,6 @@ def test_an_archive_writes_nothing_outside(yard: Yard, way: str) -> None:
     assert yard.is_untouched(), sorted(yard.outside.iterdir())
 
 
-@pytest.mark.timeout(120)
 def test_a_context_leads_nowhere_and_never_waits(yard: Yard) -> None:
     """Pipes, sockets, links out of it, links to themselves, names that are no text."""
     base = "FROM scratch" if yard.layered else "FROM x"

@@ -17,8 +17,6 @@ from rowlock.kubelet.pod.spec import PodSpec, parse_pod_spec
 from rowlock.kubelet.pod.unsupported import field_warnings, network_warnings
 from rowlock.objects import Object
 
-pytestmark = pytest.mark.timeout(120)
-
 SERVER = """
 import socket, sys
 with socket.create_server(("", int(sys.argv[1]))) as server:

@@ -20,8 +20,6 @@ from rowlock.kubelet.network.hosts import PodNames
 from rowlock.kubelet.network.pod_reach import PodReach
 from rowlock.objects import Key, Object
 
-pytestmark = pytest.mark.timeout(120)
-
 SERVER = """
 import http.server
 class Handler(http.server.BaseHTTPRequestHandler):

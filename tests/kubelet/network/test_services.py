@@ -17,8 +17,6 @@ from rowlock.kubelet.network.env_rewrite import service_variables
 from rowlock.kubelet.network.service_relays import target_port
 from rowlock.objects import Object
 
-pytestmark = pytest.mark.timeout(180)
-
 SERVER = """
 import os, socket, sys
 with socket.create_server((os.environ.get("LISTEN", ""), int(sys.argv[1]))) as server:

@@ -52,7 +52,6 @@ print(json.dumps(facts, default=str))
 """
 
 
-@pytest.mark.timeout(180)
 @pytest.mark.parametrize("flags", [[], ["-u"]])
 def test_sixty_facts_are_those_of_a_cold_start(tmp_path: Path, flags: list[str]) -> None:
     pytest.importorskip("torch", reason="torch is not installed: `make test` installs it")
