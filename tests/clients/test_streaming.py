@@ -45,11 +45,11 @@ class Place:
     namespace: str = "runai-default"
 
     def start(self, name: str, *command: str, spec: dict[str, Any] | None = None, **container: Any) -> str:
-        """A pod that runs; its name."""
+        """A pod that runs, or has run; its name."""
         main = {"name": "main", "image": "rowlock.dev/host", "command": list(command), **container}
         body = {"metadata": {"name": name}, "spec": {"restartPolicy": "Never", "containers": [main], **(spec or {})}}
         self.core.create_namespaced_pod(self.namespace, body)
-        until(lambda: self.pod(name).status.phase == "Running", f"{name} to run")
+        until(lambda: self.pod(name).status.phase in ("Running", "Succeeded"), f"{name} to run")
         return name
 
     def pod(self, name: str) -> Any:

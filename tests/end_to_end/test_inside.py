@@ -31,6 +31,9 @@ def inside(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         made.api("POST", "/api/v1/namespaces/runai-default/pods", body)
         one = "/api/v1/namespaces/runai-default/pods/alone"
         made.until(lambda: made.api("GET", one)["status"].get("phase") == "Running", "alone to run")
+        asks = "import urllib.request as u; print(u.urlopen('http://127.0.0.1:8099/index.txt').read())"
+        page = ("rowlock", "exec", "trainer", "--", "python3", "-c", asks)
+        made.until(lambda: "hello from 0" in made.run(*page, code=None), "the page to be served", every=0.2)
         yield made
         made.api("DELETE", one)  # a pod of no job would outlive the cluster
 

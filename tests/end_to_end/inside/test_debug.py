@@ -61,8 +61,12 @@ def test_a_container_beside_the_others_can_be_entered_and_read(place: Cluster) -
         script = "echo looking from $HOSTNAME; exec sleep 100000"
         place.run(program, "debug", pod, *DEBUG, "-c", "look", "--target=main", "--", "sh", "-c", script)
         place.until(lambda: is_running(place, pod, "look"), "look to run")
-        assert place.run(program, "logs", pod, "-c", "look") == "looking from alone\n"
-        assert place.run(program, "logs", pod, "-c", "main") == "own\n"
+        for container, text in (
+            ("look", "looking from alone\n"),
+            ("main", "own\n"),
+        ):  # Running is told before it speaks
+            log = (program, "logs", pod, "-c", container)
+            place.until(lambda log=log, text=text: place.run(*log) == text, lambda log=log: place.run(*log))  # type: ignore[misc]
         entered = place.run(program, "exec", pod, "-c", "look", "--", "sh", "-c", "echo in $ROWLOCK_POD_UID $PPID")
         assert place.api("GET", f"{PODS}/{pod}")["metadata"]["uid"] in entered
         described = place.run(program, "describe", "pod", pod)
@@ -112,6 +116,7 @@ def test_it_outlives_the_server(place: Cluster) -> None:
         script = "echo first; exec sleep 100000"
         place.run(program, "debug", pod, *DEBUG, "-c", "look", "--", "sh", "-c", script)
         place.until(lambda: "first\n" in place.run(program, "logs", pod, "-c", "look", code=None), "it to speak")
+        place.until(lambda: is_running(place, pod, "look"), "its state to say so")
         before = state_of(place, pod, "look")
         os.kill(place.pid, signal.SIGKILL)
         place.up()

@@ -114,11 +114,11 @@ def test_a_trainjob_beyond_its_quota_yields_and_goes_on_by_itself(machine: Clust
     machine.api("POST", TRAINJOBS.format("b"), train_job("short", 1, f"while [ ! -e {stop} ]; do sleep 0.05; done"))
     short.runs_whole(1)
     long.waits_whole(2)
-    assert long.phase() == "Pending"
+    machine.until(lambda: long.phase() == "Pending", long.told)
     stop.touch()
     machine.until(lambda: short.phase() == "Completed", short.told, 120)
     long.runs_whole(2)
-    assert long.phase() == "Running"
+    machine.until(lambda: long.phase() == "Running", long.told)
     long.run("delete")
     short.run("delete")
     long.gone()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from tests.end_to_end.cluster import Cluster
@@ -12,10 +13,15 @@ def _role(script: str, replicas: int) -> dict[str, Any]:
     return {"replicas": replicas, "template": {"spec": {"containers": [container]}}}
 
 
-def test_the_launcher_is_in_the_log_when_all_pods_are_gone(cluster: Cluster) -> None:
+def test_the_launcher_is_in_the_log_when_all_pods_are_gone(cluster: Cluster, tmp_path: Path) -> None:
+    """It ends the job, and with it the workers, when both have spoken."""
     cluster.up()
+    launches = (
+        f"until [ -e {tmp_path}/mpi-worker-0 ] && [ -e {tmp_path}/mpi-worker-1 ]; do sleep 0.05; done; echo launched"
+    )
+    works = f"echo works; touch {tmp_path}/$HOSTNAME; exec sleep 60"
     path = "/apis/kubeflow.org/v1/namespaces/runai-default/mpijobs"
-    replicas = {"Launcher": _role("echo launched", 1), "Worker": _role("echo works; exec sleep 60", 2)}
+    replicas = {"Launcher": _role(launches, 1), "Worker": _role(works, 2)}
     spec = {"slotsPerWorker": 1, "runPolicy": {"cleanPodPolicy": "All"}, "mpiReplicaSpecs": replicas}
     cluster.api(
         "POST", path, {"apiVersion": "kubeflow.org/v1", "kind": "MPIJob", "metadata": {"name": "mpi"}, "spec": spec}

@@ -30,8 +30,11 @@ def test_a_rank_that_starts_processes_without_end_fails_alone_and_why_says_so(cl
     why = cluster.run("rowlock", "why", "forks")
     assert "BlockingIOError" in why and "had as many processes and threads as it may have (--pids-limit)" in why, why
     cluster.until(lambda: "goes on" in cluster.run("rowlock", "logs", "other", code=None), "the other job to work")
-    told = cluster.run("rowlock", "describe", "forks")
-    assert "ProcessLimitReached" in told and "may have (20)" in told, told
+
+    def told() -> str:
+        return cluster.run("rowlock", "describe", "forks")
+
+    cluster.until(lambda: "ProcessLimitReached" in told() and "may have (20)" in told(), told, every=0.2)
 
 
 @pytest.mark.parametrize("value", ["0", "-3"])
