@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from tests.conformance.subjects import embedded_server
 from tests.end_to_end.cluster import Cluster, lent
 
 from rowlock.errors import BadRequest
+from rowlock.kube.comparison import engines
 from rowlock.kube.comparison.engines import compare, observe_job, read_job
 from rowlock.objects import dig
 
@@ -55,6 +56,20 @@ def test_a_file_without_one_job_is_refused(tmp_path: Path) -> None:
         read_job(path)
     with pytest.raises(BadRequest, match="cannot be read"):
         read_job(tmp_path / "absent.yaml")
+
+
+@pytest.mark.parametrize("lines, code", [([], 0), (["- both-master-0 pytorch RANK=0"], 1)])
+def test_differences_as_json(
+    lines: list[str], code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def compared(*_: Any, log: Callable[[str], None], **__: Any) -> dict[str, list[str]]:
+        log("1 variables")
+        return {"pods": [], "environment": lines}
+
+    monkeypatch.setattr(engines, "compare_engines", compared)
+    assert engines.print_differences("job.yaml", "a", "b", context="", wait=1.0, as_json=True) == code
+    printed = capsys.readouterr()
+    assert json.loads(printed.out) == {"pods": [], "environment": lines} and "1 variables" in printed.err
 
 
 @pytest.fixture(scope="module")

@@ -233,15 +233,34 @@ def _translate_os_errors(path: Path) -> Iterator[None]:
 
 def describe_backup(file: Path, manifest: Manifest, data_dir: Path) -> str:
     """The text that `rowlock backup` prints: what the file contains, and what it leaves out."""
-    left_out = [name for name in LEFT_OUT if (data_dir / name).is_dir() and any((data_dir / name).iterdir())]
+    left_out = _left_out(data_dir)
     lines = [
         f"{file}: {sum(manifest.objects.values())} objects as of revision {manifest.revision} ({_count(manifest)}),"
         f" and {', '.join(_name_parts(manifest))}",
     ]
     if left_out:
-        lines.append(f"Not in it: {', '.join(f'{data_dir}/{name}' for name in left_out)}; copy what you need of these")
+        lines.append(f"Not in it: {', '.join(left_out)}; copy what you need of these")
     lines.append("Keep it as you keep a password: it contains the cluster's Secrets and keys")
     return "\n".join(lines)
+
+
+def _left_out(data_dir: Path) -> list[str]:
+    """Paths of the directories with files that a backup leaves out."""
+    return [
+        str(data_dir / name) for name in LEFT_OUT if (data_dir / name).is_dir() and any((data_dir / name).iterdir())
+    ]
+
+
+def _facts(data_dir: str, file: str, manifest: Manifest) -> dict[str, Any]:
+    """What `--json` prints of a backup, and of a restored one."""
+    return {
+        "file": file,
+        "dataDirectory": data_dir,
+        "made": manifest.made,
+        "revision": manifest.revision,
+        "objects": manifest.objects,
+        "files": sorted(manifest.files),
+    }
 
 
 def _name_parts(manifest: Manifest) -> list[str]:
@@ -260,24 +279,30 @@ def _count(manifest: Manifest) -> str:
     return ", ".join([*listed, f"{sum(manifest.objects.values()) - sum(counts.values())} others"])
 
 
-def print_backup(data_dir: str, file: str) -> int:
+def print_backup(data_dir: str, file: str, *, as_json: bool = False) -> int:
     """`rowlock backup`. Exit code 0, or 1 with one sentence."""
     try:
         manifest = create_backup(Path(data_dir), Path(file), datetime.now(UTC))
-        print(describe_backup(Path(file), manifest, Path(data_dir)))
+        if as_json:
+            print(json.dumps({**_facts(data_dir, file, manifest), "leftOut": _left_out(Path(data_dir))}, indent=2))
+        else:
+            print(describe_backup(Path(file), manifest, Path(data_dir)))
     except ApiError as error:
         print(f"error: {error.message}", file=sys.stderr)
         return 1
     return 0
 
 
-def print_restore(data_dir: str, file: str) -> int:
+def print_restore(data_dir: str, file: str, *, as_json: bool = False) -> int:
     """`rowlock restore`. Exit code 0, or 1 with one sentence."""
     try:
         manifest = restore_backup(Path(file), Path(data_dir))
     except ApiError as error:
         print(f"error: {error.message}", file=sys.stderr)
         return 1
+    if as_json:
+        print(json.dumps(_facts(data_dir, file, manifest), indent=2))
+        return 0
     print(
         f"{data_dir} holds the cluster of {manifest.made} again: {sum(manifest.objects.values())} objects"
         f" ({_count(manifest)}). Pods that ran then are started anew. Start it: `rowlock up -d --data-dir {data_dir}`"

@@ -60,6 +60,8 @@ def test_a_code_is_typed_in_another_browser(served: EmbeddedServed, provider: Pr
     assert said.endswith("Logged in successfully\n")
     file = served.data / FILE_NAME
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    answer = json.loads(served.ok("rowlock login --device --json"))
+    assert (answer["result"], answer["username"]) == ("logged in", "oidc:ana@lab.example") and answer["until"] > "2026"
     said = served.ok("runai whoami")
     assert re.fullmatch(
         r"User: oidc:ana@lab.example\nLogged in Id: oidc:ana@lab.example\nUntil: [-\d: ]+ UTC, then renewed by itself\n",

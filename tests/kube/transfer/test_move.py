@@ -147,7 +147,13 @@ def test_a_job_that_is_here_goes_only_when_that_was_asked(
     home.run("runai", "submit-dist", "pytorch", name, "-i", "nothing:1", "--workers=1", "-p", "default")
     to = ("--to", context_of(kubeconfig), "--kubeconfig", str(kubeconfig))
     assert "is here as well" in home.run("rowlock", "move", name, *to)
-    assert f"Deleted here: {name}" in home.run("rowlock", "move", name, *to, "--name", "second", "--delete-here")
+    moved = home.json("rowlock", "move", name, *to, "--name", "second", "--delete-here", "--json")
+    assert (moved["name"], moved["project"], moved["context"], moved["deletedHere"]) == (
+        "second",
+        "default",
+        to[1],
+        True,
+    )
     home.until(lambda: name not in home.run("rowlock", "list"), "it is gone here")
 
 

@@ -16,7 +16,7 @@ from rowlock.cli import client
 from rowlock.cli.context import data_dir, data_dir_flag, project
 from rowlock.cli.grammar import CommandError, CommandLine
 from rowlock.cli.lookups import suspend_job
-from rowlock.cli.output import ask, parse_duration, show, tell
+from rowlock.cli.output import ask, parse_duration, show, show_result, tell
 from rowlock.cli.server_json import describe_copy, is_alive, read_server_json, running_server
 from rowlock.cli.start.settings import restart_command
 
@@ -36,8 +36,9 @@ def down(line: CommandLine) -> None:
     directory = data_dir(line)
     server_json = running_server(directory)
     if server_json is None:
-        show(f"No server is running for {directory}{describe_copy(directory)}.")
-        if count := _count_surviving_pods(directory):
+        count = _count_surviving_pods(directory)
+        _show_down(line, "not running", [], count, f"No server is running for {directory}{describe_copy(directory)}.")
+        if count:
             again = restart_command(read_server_json(directory))
             tell(
                 f"The programs of {count} {'pod' if count == 1 else 'pods'} run on: the server ended without stopping them. "
@@ -55,16 +56,23 @@ def down(line: CommandLine) -> None:
     stopped_note = f"; {len(busy)} unfinished {'jobs were' if len(busy) != 1 else 'job was'} stopped" if busy else ""
     kept_note = "; running pods go on, the next `rowlock up` finds them" if line.keep_jobs else ""
     if is_real_cluster:
-        show("The server is down; the cluster and its jobs go on.")
+        _show_down(line, "down", [], 0, "The server is down; the cluster and its jobs go on.")
         return
     if not is_told and (count := _count_surviving_pods(directory)):
         whose = f"{count} pods run" if count != 1 else "1 pod run"
         tell(f"The programs of {whose} on, though no job of rowlock has them. The next `rowlock up` finds them")
-    show(f"The cluster is down{stopped_note}{kept_note}.")
+    count = _count_surviving_pods(directory) if line.json else 0
+    _show_down(line, "down", busy, count, f"The cluster is down{stopped_note}{kept_note}.")
     if busy:
         project_flag = "" if busy[0]["projectName"] == project(line) else f" -p {busy[0]['projectName']}"
         resume = f"rowlock resume {busy[0]['name']}{project_flag}{data_dir_flag(directory)}"
-        show(f"To go on with a stopped job: `{restart_command(server_json)}`, then `{resume}`")
+        (tell if line.json else show)(f"To go on with a stopped job: `{restart_command(server_json)}`, then `{resume}`")
+
+
+def _show_down(line: CommandLine, result: str, stopped: list[dict[str, Any]], pods: int, sentence: str) -> None:
+    """Print the result; `pods`: how many run on, of those whose programs are on this machine."""
+    jobs = [{"id": job["id"], "name": job["name"], "project": job["projectName"]} for job in stopped]
+    show_result(line, {"result": result, "stoppedJobs": jobs, "runningPods": pods}, sentence)
 
 
 def _stop_pods(line: CommandLine, limit: float) -> tuple[list[dict[str, Any]], bool, bool]:

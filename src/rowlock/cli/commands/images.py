@@ -13,6 +13,7 @@ from rowlock.cli.server_json import read_server_json
 def _exec_node_command(line: CommandLine, *argv: str) -> int:
     """Replace this process by the node's program, whose exit code becomes that of the command."""
     sys.stdout.flush()
+    argv += ("--json",) if line.json else ()
     program = [sys.executable, "-P", "-m", "rowlock.kubelet.images.commands", "--data-dir", data_dir(line)]
     os.execv(sys.executable, [*program, *argv])
 
@@ -39,7 +40,7 @@ def _server_runtime(line: CommandLine) -> str:
 
 
 def index(line: CommandLine) -> int:
-    return _exec_node_command(line, "list", *(["--json"] if line.json else []))
+    return _exec_node_command(line, "list")
 
 
 def add(line: CommandLine) -> int:

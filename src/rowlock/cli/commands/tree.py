@@ -31,7 +31,7 @@ DOWN = Command("down", "Stop the cluster and its running jobs.", "commands.down:
     Flag("--keep-jobs", "switch", "do not stop running pods; the next `rowlock up` finds them again"),
     Flag("--stop-jobs", "switch", "stop running jobs without asking", hidden="--all"),
     Flag("--timeout", "text", "how long to wait for the server to end", "60s", value="DURATION"),
-    _YES, DATA_DIR,
+    _YES, DATA_DIR, JSON,
 ))  # fmt: skip
 STATUS = Command(
     "status",
@@ -48,7 +48,7 @@ LOGIN = Command("login", "Log in to a server with a password, or at its identity
     Flag("-p --password", "text", "its password (default: typed, or read from stdin; others see it in `ps`)", value="PASSWORD"),
     Flag("--oidc", "switch", "at the identity provider, with a browser of this machine"),
     Flag("--device", "switch", "at the identity provider, with a code to type in any browser"),
-    *LISTEN_FLAGS, DATA_DIR,
+    *LISTEN_FLAGS, DATA_DIR, JSON,
 ))  # fmt: skip
 LOGOUT = Command("logout", "End the session of `rowlock login` here.", "login.commands:logout", flags=(DATA_DIR, JSON))
 WHOAMI = Command(
@@ -163,7 +163,7 @@ MOVE = Command("move", "Submit a run to another cluster, with its code as it was
     Flag("--without-code", "switch", "leave the code here: the image has it"),
     Flag("--delete-here", "switch", "delete the job here when the other cluster has it"),
     Flag("--dry-run", "switch", "ask the other cluster, print what would be submitted, and submit nothing"),
-    PROJECT, DATA_DIR,
+    PROJECT, DATA_DIR, JSON,
 ))  # fmt: skip
 DIFF = Command("diff", "Show what differs between two runs: outcome, metrics, request, packages, code.", "curves.compare:diff", "RUN RUN", (
     Flag("--code", "switch", "print the changes of the code, not only which files they are in"),
@@ -292,7 +292,7 @@ DIFF_ENGINES = Command(
         Flag("--kubeconfig", "text", "the real Kubernetes cluster", value="FILE"),
         Flag("--context", "text", "its context (default: the file's current one)", value="NAME"),
         Flag("--wait", "text", "how long to wait for the end of the job", "20s", value="DURATION"),
-        DATA_DIR,
+        DATA_DIR, JSON,
     ),
 )  # fmt: skip
 
@@ -324,30 +324,30 @@ BUILD = Command("build", "Build an image from a directory with a Dockerfile.", "
     Flag("--no-cache", "switch", "do every step again, also those that were done before"),
     Flag("--pull", "switch", "in Docker or Podman: pull the images of FROM again; else refused, for nothing is pulled"),
     Flag("--runtime", "auto|process|container", "build in Docker or Podman: if one is installed, never, always (default: as `up`)"),
-    DATA_DIR,
+    DATA_DIR, JSON,
 ))  # fmt: skip
 IMAGES = Group("image", "Manage images whose pods run as processes.", (
     Command("list", "List images.", "commands.images:index", flags=(DATA_DIR, JSON), aliases="ls"),
     Command("add", "Map an image name to the programs of this machine, or to a directory.", "commands.images:add", "NAME", (
         Flag("--host", "switch", "the programs of this machine"),
         Flag("--dir", "text", "this directory is the image's file system", value="DIR"),
-        DATA_DIR,
+        DATA_DIR, JSON,
     )),
-    Command("remove", "Remove an image.", "commands.images:remove", "NAME", (DATA_DIR,), aliases="rm"),
+    Command("remove", "Remove an image.", "commands.images:remove", "NAME", (DATA_DIR, JSON), aliases="rm"),
 ), aliases="images")  # fmt: skip
 BACKUP = Command(
     "backup",
     "Write the cluster's state to one file, while the server works.",
     "commands.without_server:create",
     "FILE",
-    (DATA_DIR,),
+    (DATA_DIR, JSON),
 )
 RESTORE = Command(
     "restore",
     "Make a new data directory from a file of `rowlock backup`.",
     "commands.without_server:restore",
     "FILE",
-    (DATA_DIR,),
+    (DATA_DIR, JSON),
 )
 MANIFESTS = Command(
     "manifests", "Print what a real cluster needs for rowlock: kinds, rights, priority classes. For `kubectl apply -f -`.", "commands.without_server:manifests", flags=(

@@ -53,11 +53,13 @@ def manifests(line: CommandLine) -> None:
 
 
 def create(line: CommandLine) -> int:
-    return int(load_target("rowlock.storage.backup:print_backup")(data_dir(line), line.word("file")))
+    return int(load_target("rowlock.storage.backup:print_backup")(data_dir(line), line.word("file"), as_json=line.json))
 
 
 def restore(line: CommandLine) -> int:
-    return int(load_target("rowlock.storage.backup:print_restore")(data_dir(line), line.word("file")))
+    return int(
+        load_target("rowlock.storage.backup:print_restore")(data_dir(line), line.word("file"), as_json=line.json)
+    )
 
 
 def diff_engines(line: CommandLine) -> int:
@@ -76,4 +78,6 @@ def diff_engines(line: CommandLine) -> int:
         raise CommandError("name the job's manifest with -f FILE, and the real cluster with --kubeconfig FILE", 2)
     run = load_target("rowlock.kube.comparison.engines:print_differences")
     embedded, wait = os.path.join(directory, "kubeconfig"), parse_duration(line.wait, "--wait")
-    return int(run(line.file, embedded, line.kubeconfig, context=line.context or "", wait=wait))
+    return int(
+        run(line.file, embedded, line.kubeconfig, context=line.context or "", wait=wait, as_json=bool(line.json))
+    )

@@ -10,7 +10,7 @@ from rowlock.cli import client
 from rowlock.cli.accounts.users import read_password
 from rowlock.cli.context import data_dir
 from rowlock.cli.grammar import CommandError, CommandLine
-from rowlock.cli.login.provider import find_provider, log_in_at_provider
+from rowlock.cli.login.provider import find_provider, log_in_at_provider, show_login, wants_json
 from rowlock.cli.output import show, show_json
 from rowlock.cli.session import end_of_session, read_session, remove_session, timestamp_of_end, write_session
 
@@ -27,9 +27,9 @@ def login_owner(line: CommandLine) -> int:
             " (`runai login application --client-id NAME`)"
         )
     remove_session(directory)
-    client.connect(line).get("/api/v1/clusters")
-    show("Logged in successfully")
-    return 0
+    server = client.connect(line)
+    server.get("/api/v1/clusters")
+    return show_login(line, str(server.get("/api/v1/me")["username"]) if wants_json(line) else "")
 
 
 def login(line: CommandLine) -> int:
@@ -101,8 +101,7 @@ def _log_in(line: CommandLine, user: str, body: dict[str, Any], **kept: str) -> 
     server = client.connect(line)
     answer = server.call("POST", TOKEN_PATH, body=body, anonymous=True)
     write_session(data_dir(line), user, answer, **kept)
-    show("Logged in successfully")
-    return 0
+    return show_login(line, user)
 
 
 def logout(line: CommandLine) -> None:
@@ -110,7 +109,7 @@ def logout(line: CommandLine) -> None:
     session = read_session(data_dir(line))
     provider = _provider_logout(line) if session and "provider" in session else {}
     was_logged_in = remove_session(data_dir(line))
-    if getattr(line, "json", False):  # of `rowlock` alone
+    if wants_json(line):
         show_json({"result": "logged out" if was_logged_in else "nobody", "providerUrl": provider.get("logoutUrl")})
     elif was_logged_in:
         show("Logged out successfully")
@@ -136,7 +135,7 @@ def whoami(line: CommandLine) -> None:
         show("You are currently not logged in" + (" to Run:AI" if line.program == "runai" else ""))
         raise
     session = read_session(data_dir(line))
-    if getattr(line, "json", False):  # of `rowlock` alone
+    if wants_json(line):
         until = timestamp_of_end(session) if session else None
         show_json({"username": name, "loggedInAs": session["user"] if session else name, "until": until})
         return

@@ -12,8 +12,8 @@ from typing import Any
 from rowlock.cli import client
 from rowlock.cli.context import data_dir
 from rowlock.cli.grammar import CommandError, CommandLine
-from rowlock.cli.output import show, tell
-from rowlock.cli.session import remove_session, write_session
+from rowlock.cli.output import show, show_json, tell
+from rowlock.cli.session import read_session, remove_session, timestamp_of_end, write_session
 
 TOKEN_PATH = "/api/v1/token"
 _PATIENCE_S = 600.0
@@ -43,7 +43,7 @@ def log_in_at_provider(line: CommandLine, *, with_code: bool) -> int:
             "this server knows no identity provider (`rowlock up --oidc-issuer-url URL`): log in with a password,"
             " `rowlock login -u NAME`"
         )
-    answer = _by_code(server, provider) if with_code else _by_browser(line, server, provider)
+    answer = _by_code(line, server, provider) if with_code else _by_browser(line, server, provider)
     directory, kept = data_dir(line), {"provider": str(provider["issuer"])}
     if answer.get("refreshToken"):
         kept["refreshToken"] = str(answer["refreshToken"])
@@ -54,15 +54,30 @@ def log_in_at_provider(line: CommandLine, *, with_code: bool) -> int:
         remove_session(directory)
         raise
     write_session(directory, user, answer, **kept)
-    show("Logged in successfully")
+    return show_login(line, user)
+
+
+def wants_json(line: CommandLine) -> bool:
+    """Whether --json was given; `runai login` has no such flag."""
+    return bool(getattr(line, "json", False))
+
+
+def show_login(line: CommandLine, user: str) -> int:
+    """Print the result of a login. Returns the exit code 0."""
+    if wants_json(line):
+        session = read_session(data_dir(line))
+        show_json({"result": "logged in", "username": user, "until": timestamp_of_end(session) if session else None})
+    else:
+        show("Logged in successfully")
     return 0
 
 
-def _by_code(server: client.ServerClient, provider: dict[str, Any]) -> dict[str, Any]:
+def _by_code(line: CommandLine, server: client.ServerClient, provider: dict[str, Any]) -> dict[str, Any]:
     begun = server.call("POST", "/api/v1/login/device", anonymous=True)
-    show(f"Open {begun['verificationUri']} in any browser, and type the code {begun['userCode']}")
+    say = tell if wants_json(line) else show
+    say(f"Open {begun['verificationUri']} in any browser, and type the code {begun['userCode']}")
     if begun.get("verificationUriComplete"):
-        show(f"(or open {begun['verificationUriComplete']})")
+        say(f"(or open {begun['verificationUriComplete']})")
     tell(f"Waiting until {provider['name']} says who you are …")
     interval, ends = float(begun["interval"]), time.monotonic() + float(begun["expiresIn"])
     body = {"grantType": "device_code", "deviceCode": begun["deviceCode"]}
@@ -94,7 +109,7 @@ def _by_browser(line: CommandLine, server: client.ServerClient, provider: dict[s
         redirect_uri = f"http://{host}:{back.server_address[1]}/"
         asked = {"redirectUri": redirect_uri, "state": state, "nonce": nonce, "codeChallenge": challenge}
         url = server.call("POST", "/api/v1/login/browser", body=asked, anonymous=True)["url"]
-        show(f"Open this address in a browser of this machine:\n{url}")
+        (tell if wants_json(line) else show)(f"Open this address in a browser of this machine:\n{url}")
         if has_display():
             webbrowser.open(url)
         tell(f"Waiting until {provider['name']} sends it back … (`rowlock login --device` needs no browser here)")

@@ -43,10 +43,14 @@ def move(line: CommandLine) -> None:
         return
     for note in answer["notes"]:
         tell(f"note: {note}")
-    show(
+    sentence = (
         f"Job {answer['name']} submitted to project {answer['project']} of {line.to} (namespace {answer['namespace']})."
     )
-    _settle_here(line, server, run)
+    if not line.json:
+        show(sentence)  # before the job here is deleted, which may fail
+    is_deleted_here = _settle_here(line, server, run)
+    if line.json:
+        show_json({**answer, "context": line.to, "deletedHere": is_deleted_here})
 
 
 def _shell_marker(run: Run) -> dict[str, Any]:
@@ -115,19 +119,20 @@ def _submit(line: CommandLine, parcel: dict[str, Any]) -> dict[str, Any]:
     return answer
 
 
-def _settle_here(line: CommandLine, server: ServerClient, run: Run) -> None:
+def _settle_here(line: CommandLine, server: ServerClient, run: Run) -> bool:
     """After the other cluster has accepted the job: delete the job here if --delete-here was given, else tell the user that
-    it still exists here."""
+    it still exists here. Returns whether it was deleted."""
     try:
         phase = str(server.get(f"{WORKLOADS}/{run['id']}")["phase"])
     except client.StatusError as answer:
         if answer.status != 404:
             raise
-        return
+        return False
     if phase == "Deleted":
-        return
+        return False
     if line.delete_here:
         server.delete(f"{WORKLOADS}/distributed/{run['id']}")
-        show(f"Deleted here: {run['name']}.")
-        return
+        (tell if line.json else show)(f"Deleted here: {run['name']}.")
+        return True
     tell(f"{run['name']} is here as well ({phase}): `rowlock delete {run['name']}{context_flags(line)}` deletes it.")
+    return False

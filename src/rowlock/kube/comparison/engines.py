@@ -7,10 +7,12 @@ cluster has the same API. What a cluster made of a job is compared without what 
 from __future__ import annotations
 
 import asyncio
+import json
 import secrets
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -69,9 +71,15 @@ async def run_job(kube: Kube, job: Object, namespace: str, wait: float) -> JobOb
 
 
 async def compare_engines(
-    manifest: Path, embedded_kubeconfig: Path, kubeconfig: Path, *, context: str, wait: float
+    manifest: Path,
+    embedded_kubeconfig: Path,
+    kubeconfig: Path,
+    *,
+    context: str,
+    wait: float,
+    log: Callable[[str], None],
 ) -> dict[str, list[str]]:
-    """Section → lines that differ between the clusters (see `compare`). Raises ApiError, ValueError, KeyError, OSError."""
+    """Section → lines that differ between the clusters (see `compare`); `log` gets what was compared. Raises ApiError, ValueError, KeyError, OSError."""
     job, namespace = read_job(manifest), f"rowlock-diff-{secrets.token_hex(3)}"
     async with (
         Kube.connect(embedded_kubeconfig, limits=_LIMITS) as embedded,
@@ -87,21 +95,27 @@ async def compare_engines(
             raise result
     left, right = results
     assert isinstance(left, JobObservation) and isinstance(right, JobObservation)
-    print(f"{len(left.environment)} variables, {len(left.conditions)} conditions, {len(left.events)} events of the job")
+    log(f"{len(left.environment)} variables, {len(left.conditions)} conditions, {len(left.events)} events of the job")
     return compare(left, right)
 
 
-def print_differences(manifest: str, embedded: str, kubeconfig: str, *, context: str, wait: float) -> int:
-    """Print the differences. Exit code as of diff: 0 = the same, 1 = different, 2 = not comparable. `embedded`: path of a kubeconfig."""
+def print_differences(
+    manifest: str, embedded: str, kubeconfig: str, *, context: str, wait: float, as_json: bool = False
+) -> int:
+    """Print the differences, as text or as an object of `compare`'s sections. Exit code as of diff: 0 = the same, 1 = different, 2 = not comparable. `embedded`: path of a kubeconfig."""
     clusters = Path(embedded), Path(kubeconfig)
+    log = partial(print, file=sys.stderr if as_json else sys.stdout)
     try:
-        differences = asyncio.run(compare_engines(Path(manifest), *clusters, context=context, wait=wait))
+        differences = asyncio.run(compare_engines(Path(manifest), *clusters, context=context, wait=wait, log=log))
     except ApiError as error:
         print(error.message, file=sys.stderr)
         return 2
     except (ValueError, KeyError, OSError) as error:
         print(f"a kubeconfig cannot be used: {error}", file=sys.stderr)
         return 2
+    if as_json:
+        print(json.dumps(differences, indent=2))
+        return 1 if any(differences.values()) else 0
     for section, lines in differences.items():
         print(f"{section}: {'the same' if not lines else ''}".rstrip())
         for line in lines:
