@@ -136,6 +136,7 @@ BODIES: dict[str, Any] = {
     "UserCredentialRequest": {"name": "new", "type": "password", "spec": CREDENTIALS["password"]},
     "UserCredentialUpdate": {"description": "x"},
     "NotifyTest": {"projectId": "team-a", "notify": {"url": "http://127.0.0.1:9/", "on": ["failed"]}},
+    "ProjectNotifyRequest": {"url": "http://127.0.0.1:9/T0-secret", "on": ["failed"]},
     "QueueMove": {"workloadId": "no-such-workload", "place": "first"},
     "QuotaTrial": {"projects": [{"id": "team-a", "gpuQuota": 2}]},
 }  # fmt: skip
@@ -188,7 +189,9 @@ class Filled:
             world.create(kinds.NODE, {"metadata": {"name": name, "labels": labels}, "spec": spec, "status": status})
         self.ids |= {"/api/v1/node-pools": "a100", "/api/v1/nodes": "node-9"}
         world.project()
-        self.ids["/api/v1/org-unit/projects"] = world.project("empty")["id"]
+        self.ids["/api/v1/org-unit/projects"] = empty = world.project("empty")["id"]
+        address = f"/api/v1/org-unit/projects/{empty}/notify"
+        assert world.client.put(address, json=BODIES["ProjectNotifyRequest"]).status_code == 200
         assert world.client.post("/api/v1/users", json={"name": "ana", "password": "long enough"}).status_code == 201
         rule = {
             "subjectId": "ana",

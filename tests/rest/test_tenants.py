@@ -603,6 +603,38 @@ def test_nobody_lifts_or_reads_the_policy_of_another_project(person: str) -> Non
     play(check)
 
 
+def test_who_may_change_a_project_says_where_it_tells_things_and_who_submits_there_does_not() -> None:
+    """An editor may write the Secrets of the namespace, and so the one with the address: it is not used then."""
+
+    async def check(tenancy: Tenancy) -> None:
+        path = f"/api/v1/org-unit/projects/{tenancy.ids['mine project']}/notify"
+        body = {"url": "https://chat.example.com/T0-password"}
+        for person in ("editor", "viewer"):
+            for method, where in (("PUT", path), ("DELETE", path), ("POST", f"{path}/test")):
+                assert (await tenancy.ask(person * 8, method, where, body)).status_code == 403, (person, method)
+        answer = await tenancy.ask("admin" * 8, "PUT", path, body)
+        assert answer.status_code == 200, answer.text
+        secrets = "/api/v1/namespaces/runai-mine-plain/secrets"
+        listed = (await tenancy.ask("editor" * 8, "GET", secrets)).json()["items"]
+        [name] = [one["metadata"]["name"] for one in listed if one["metadata"]["name"].startswith("project-notify-")]
+        for person in ("editor", "viewer"):
+            shown = await tenancy.ask(person * 8, "GET", path)
+            assert shown.json()["target"] == "https://chat.example.com/…" and not shown.json()["problem"], shown.text
+            seen = await tenancy.ask(person * 8, "GET", "/api/v1/namespaces/runai-mine-plain")
+            assert "T0-password" not in shown.text + seen.text
+        patch = {"stringData": {"url": "https://elsewhere.example.com/"}}
+        kind = {"content_type": "application/merge-patch+json"}
+        assert (await tenancy.ask("editor" * 8, "PATCH", f"{secrets}/{name}", patch, **kind)).status_code == 200
+        assert "was changed after" in (await tenancy.ask("viewer" * 8, "GET", path)).json()["problem"]
+        annotation = {"metadata": {"annotations": {"rowlock.dev/project-notify": None}}}
+        where = "/api/v1/namespaces/runai-mine-plain"
+        assert (await tenancy.ask("editor" * 8, "PATCH", where, annotation, **kind)).status_code == 403
+        assert (await tenancy.ask("admin" * 8, "PUT", path, body)).json()["problem"] == ""
+        assert (await tenancy.ask("admin" * 8, "DELETE", path)).json()["target"] == ""
+
+    play(check)
+
+
 @pytest.mark.parametrize("word", ["id", "name"])
 def test_nobody_submits_with_an_asset_of_another_project(word: str) -> None:
     """Neither the id nor the name of one tells whether it is there."""

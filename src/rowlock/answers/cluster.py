@@ -100,6 +100,10 @@ NodeAllocation = TypedDict("NodeAllocation", {
 })  # fmt: skip
 Allocations = TypedDict("Allocations", {"nodes": list[NodeAllocation]})
 WaitingGang = TypedDict("WaitingGang", {"position": int, "workloadId": str, "name": str, "projectName": str, "hint": str})  # fmt: skip
+ProjectNotify = TypedDict("ProjectNotify", {
+    "projectName": str, "target": str, "on": list[str], "signed": bool, "setAt": Time | None, "problem": str,
+})  # fmt: skip
+"""Where a project tells what happens to its jobs; `target` is "" if nowhere."""
 MovedGang = TypedDict("MovedGang", {"name": str, "projectName": str, "priority": int, "order": list[str]})
 EndingPods = TypedDict("EndingPods", {"endingPods": list[str]})
 WaitingOrder = TypedDict("WaitingOrder", {"isOrdered": bool, "total": int, "waiting": list[WaitingGang]})

@@ -118,7 +118,7 @@ class RestApi:
         self.scopes = ScopeHistory(self.cache, self.usage, pod_usage, clock)
         self.events = EventIndex(api) if index_events else None
         self._archive, self._run_elected = archive, run_elected
-        self._notifier = Notifier(self.api, settings.notify, clock)
+        self._notifier = Notifier(self.api, settings.notify, clock, namespace_of=self.cache.namespace)
         self._recorder = RunRecorder(
             api, self.cache, archive, clock, diagnose=diagnose, on_news=self._notifier.consider, is_owed=self._notifier.is_owed
         ) if archive else None  # fmt: skip

@@ -22,7 +22,7 @@ from rowlock.rest.inventory import (
     queue_quotas,
     scope_metrics,
 )
-from rowlock.rest.notifications import trial
+from rowlock.rest.notifications import project_routes, trial
 from rowlock.rest.openapi.document import openapi_document
 from rowlock.rest.policies import policies
 from rowlock.rest.rights import EVERYBODY, Right
@@ -191,6 +191,10 @@ ROUTES: tuple[RouteRow, ...] = (
     ("DELETE", f"{_PROJECTS}/{{id}}", _DELETE_PROJECT, projects.delete),
     ("PUT", f"{_PROJECTS}/{{id}}/resources", _CHANGE_PROJECT, projects.update_resources),
     ("PATCH", f"{_PROJECTS}/{{id}}/resources", _CHANGE_PROJECT, projects.update_resources),
+    ("GET", f"{_PROJECTS}/{{id}}/notify", _READ_PROJECT, project_routes.show),
+    ("PUT", f"{_PROJECTS}/{{id}}/notify", _CHANGE_PROJECT, project_routes.change),
+    ("DELETE", f"{_PROJECTS}/{{id}}/notify", _CHANGE_PROJECT, project_routes.remove),
+    ("POST", f"{_PROJECTS}/{{id}}/notify/test", _CHANGE_PROJECT, project_routes.send_test),
     ("GET", _DEPARTMENTS, _LIST_QUEUES, departments.index),
     ("POST", _DEPARTMENTS, Right("cluster", "create", kinds.QUEUE), departments.create),
     ("GET", f"{_DEPARTMENTS}/count", _LIST_QUEUES, departments.count),

@@ -124,6 +124,70 @@ def test_a_server_that_was_killed_tells_it_later_and_once(cluster: Cluster) -> N
         assert [event for event, _ in told.events("before")] == ["completed"]
 
 
+def test_a_project_is_told_of_all_its_jobs_whoever_made_them_also_after_a_restart(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    (tmp_path / "key").write_text(KEY + "\n")
+    with receiver() as team:
+        allowed = ("--notify-allow", f"127.0.0.1:{team.server_port}")
+        cluster.up(*allowed)
+        (tmp_path / "address").write_text(f"http://127.0.0.1:{team.server_port}/{SECRET}\n")
+        assert "tells nobody" in cluster.run("rowlock", "project", "notify", "default")
+        said = cluster.run(
+            "rowlock", "project", "notify", "default", f"@{tmp_path / 'address'}", "--on", "failed", "--key-file", str(tmp_path / "key")
+        )  # fmt: skip
+        assert f"tells http://127.0.0.1:{team.server_port}/… of its jobs: failed, signed" in said
+        assert "answered 200: ok, signed" in cluster.run("rowlock", "notify", "test", "-p", "default")
+        cluster.run("rowlock", "run", "--name", "typed", "--", "false", code=1)
+        cluster.run("rowlock", "run", "--name", "good", "--", "true")
+        template = {
+            "spec": {"restartPolicy": "Never", "containers": [{"name": "main", "image": "host", "command": ["false"]}]}
+        }
+        job = {
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            "metadata": {"name": "posted"},
+            "spec": {"backoffLimit": 0, "template": template},
+        }
+        cluster.api("POST", "/apis/batch/v1/namespaces/runai-default/jobs", job)
+        until(lambda: team.events("typed") and team.events("posted"), lambda: f"both are told: {team.got}")
+        os.kill(cluster.pid, signal.SIGKILL)
+        cluster.up(*allowed)
+        cluster.run("rowlock", "run", "--name", "later", "--", "false", code=1)
+        until(lambda: team.events("later"), "it is known after a restart")
+        for headers, body in team.got:
+            signature = hmac.new(KEY.encode(), body, hashlib.sha256).hexdigest()
+            assert headers["X-Rowlock-Signature"] == f"sha256={signature}"
+        shown = cluster.json("rowlock", "project", "notify", "default", "--json")
+        assert shown["on"] == ["failed"] and shown["target"].endswith("/…") and not shown["problem"]
+        seen = [
+            json.dumps(shown), cluster.run("rowlock", "describe", "typed"), cluster.run("rowlock", "show", "typed", "--json"),
+            cluster.run("rowlock", "project", "list", "--json"), json.dumps(cluster.api("GET", "/api/v1/namespaces")),
+            json.dumps(cluster.api("GET", "/apis/kubeflow.org/v1/pytorchjobs")), json.dumps(cluster.api("GET", "/api/v1/events")),
+            (cluster.data / "server.log").read_text(), (cluster.data / "audit.jsonl").read_text(),
+        ]  # fmt: skip
+        assert [text[:200] for text in seen if SECRET in text or KEY in text] == []
+        assert "tells nobody" in cluster.run("rowlock", "project", "notify", "default", "--off")
+        assert "tells nobody" in cluster.run("rowlock", "notify", "test", "-p", "default", code=1)
+        cluster.run("rowlock", "run", "--name", "untold", "--", "false", code=1)
+        assert [(name, team.events(name)) for name in ("good", "untold") if team.events(name)] == []
+        assert [len(team.events(name)) for name in ("typed", "posted", "later")] == [1, 1, 1]
+
+
+def test_a_project_is_not_given_an_address_that_is_none(cluster: Cluster) -> None:
+    cluster.up()
+    for words, said in (
+        (("default", "nowhere"), "URL: must begin with https://"),
+        (("default", "https://example.com/", "--on", "finished"), "--on: may have started, failed"),
+        (("default", "--on", "failed"), "--on goes with an address"),
+        (("default", "https://example.com/", "--off"), "leave one of them out"),
+        (("defualt",), "Did you mean `default`?"),
+        ((), "needs the project's name"),
+    ):
+        assert said in cluster.run("rowlock", "project", "notify", *words, code=None), words
+    assert cluster.json("rowlock", "project", "notify", "default", "--json")["target"] == ""
+
+
 def test_what_the_server_must_not_reach_is_refused_with_a_sentence(cluster: Cluster) -> None:
     cluster.up()
     for url, words in (

@@ -74,6 +74,8 @@ class Recording:
         self.ids["/api/v1/workload-templates"] = self.ids["/api/v1/workload-templates/distributed"]
         self.ids["/api/v2/workloads"] = self.names["manifest"]
         self.ids["/api/v1/sweeps"] = world.made("/api/v1/sweeps", BODIES["SweepRequest"])["id"]
+        address = f"/api/v1/org-unit/projects/{self.ids['/api/v1/org-unit/projects']}/notify"
+        assert world.ask("PUT", address, BODIES["ProjectNotifyRequest"]).status_code == 200
 
     def _fill_cluster(self) -> None:
         world = self.world

@@ -1045,6 +1045,15 @@ export interface WaitingGang {
   hint: string;
 }
 
+export interface ProjectNotify {
+  projectName: string;
+  target: string;
+  on: string[];
+  signed: boolean;
+  setAt: string | null;
+  problem: string;
+}
+
 export interface MovedGang {
   name: string;
   projectName: string;

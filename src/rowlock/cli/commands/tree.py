@@ -307,11 +307,16 @@ PROJECTS = Group("project", "Manage projects. Each project is a namespace and a 
         Flag("--gpu-over-quota-weight", "text", "its share of what is beyond all quotas, beside other projects'", value="WEIGHT"),
         _UNIX_ACCOUNT, DATA_DIR, JSON,
     )),
+    Command("notify", "Tell an address what happens to all jobs of a project; without URL: show what is set.", "commands.project_notify:notify", "NAME [URL]", (
+        Flag("--on", "text", "only these (comma separated): started, failed, hangs, nan, idle, preempted, completed", value="WHAT"),
+        Flag("--key-file", "text", "a file with the key that signs what is sent", value="FILE"),
+        Flag("--off", "switch", "tell nobody any more"), DATA_DIR, JSON,
+    )),
     Command("delete", "Delete a project that has no unfinished jobs.", "commands.projects:delete", "NAME", (_YES, DATA_DIR, JSON)),
 ), aliases="projects")  # fmt: skip
 
 NOTIFY = Group("notify", "Notifications about jobs: see `rowlock run --notify`.", (
-    Command("test", "Send a test, and show what its receiver answered: to URL as a job would, or as `rowlock up --notify` does.", "run.notify:test", "[URL]", (
+    Command("test", "Send a test, and show what its receiver answered: to URL as a job would, with -p alone as `rowlock project notify` does, else as `rowlock up --notify` does.", "run.notify:test", "[URL]", (
         _NOTIFY_KEY, PROJECT, DATA_DIR, JSON,
     )),
 ))  # fmt: skip

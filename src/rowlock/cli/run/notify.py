@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rowlock.cli import client
 from rowlock.cli.context import project
 from rowlock.cli.grammar import CommandError, CommandLine
+from rowlock.cli.lookups import PROJECTS, find_project
 from rowlock.cli.output import show, show_json
 
 if TYPE_CHECKING:
@@ -29,15 +30,16 @@ def notify_field(line: CommandLine, url: str | None) -> dict[str, Any]:
             if value:
                 raise CommandError(f"{flag} goes with an address: --notify URL", 2)
         return {}
-    notify: dict[str, Any] = {"url": _read(url[1:], "--notify") if url.startswith("@") else url}
+    notify: dict[str, Any] = {"url": read_value(url[1:], "--notify") if url.startswith("@") else url}
     if line.notify_key_file:
-        notify["key"] = _read(line.notify_key_file, "--notify-key-file")
+        notify["key"] = read_value(line.notify_key_file, "--notify-key-file")
     if words := getattr(line, "notify_on", None):
         notify["on"] = [word.strip() for word in words.split(",")]
     return {"notify": notify}
 
 
-def _read(path: str, flag: str) -> str:
+def read_value(path: str, flag: str) -> str:
+    """What a file has, for the flag. Raises CommandError."""
     try:
         with Path(path).expanduser().open("rb") as file:
             return file.read(_LONGEST_FILE).decode().strip()
@@ -48,7 +50,10 @@ def _read(path: str, flag: str) -> str:
 def test(line: CommandLine) -> int:
     url = line.words[0] if line.words else None
     body = {"projectId": project(line), **notify_field(line, url)}
-    answer: NotifyTrial = client.connect(line).post("/api/v1/notify/test", body)
+    server, path = client.connect(line), "/api/v1/notify/test"
+    if not url and line.project:
+        path, body = f"{PROJECTS}/{find_project(server, line.project)['id']}/notify/test", {}
+    answer: NotifyTrial = server.post(path, body)
     if line.json:
         show_json(answer)
     elif answer["delivered"]:

@@ -40,6 +40,8 @@ class Delivery:
     at: float
     """When it happened, in seconds since the epoch."""
     done: Callable[[str], Awaitable[None]]
+    is_wanted: Callable[[], bool] = lambda: True
+    """Asked before each try: the address may have been taken back meanwhile."""
 
 
 @dataclass(slots=True)
@@ -135,6 +137,8 @@ class Lanes:
                 break
             if pause:
                 await self._sleep(pause)
+            if not delivery.is_wanted():
+                return "the address was changed or taken back before it arrived"
             tries += 1
             try:
                 async with self.connection(delivery.namespace):

@@ -1,17 +1,17 @@
 """Tells what happens to runs. It subscribes to the recorder of runs and keeps nothing of its own: what was told stands on the job.
 
-A job's annotation names the Secret with the address (`workloads/run_options/notify.py`); `rowlock up --notify` names one for all jobs. What was told, or
-given up, is noted as an annotation of the job when the receiver has answered. So the next server, also another replica, tells what the
-last one did not, and a message comes twice only if a server dies between the answer and the note: its `id` is the same then.
+A job's annotation names the Secret with the address (`workloads/run_options/notify.py`), its Namespace's that of its project
+(`project_address.py`); `rowlock up --notify` names one for all jobs. What was told, or given up, is noted as an annotation of the job when
+the receiver has answered. So the next server, also another replica, tells what the last one did not, and a message comes twice only if a
+server dies between the answer and the note: its `id` is the same then.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from base64 import b64decode
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
@@ -21,22 +21,30 @@ from rowlock.api import Api, WriteOptions
 from rowlock.archive import redaction
 from rowlock.archive.records import RunRecord
 from rowlock.controllers.supervisor import ERRORS
-from rowlock.documents.notify_address import NotifyAddress, parse_notify_address
-from rowlock.errors import ApiError, Conflict, Forbidden, NotFound
+from rowlock.errors import ApiError, Conflict, NotFound
 from rowlock.objects import Object
 from rowlock.rest.notifications.lanes import STALE, Delivery, Lanes
 from rowlock.rest.notifications.message import make_message
 from rowlock.rest.notifications.notices import Notice, notice_of_event, notices_of_phases
 from rowlock.rest.notifications.settings import NotifySettings, judge_of_operator
-from rowlock.rest.notifications.webhook import Judge
+from rowlock.rest.notifications.targets import (
+    OF_OPERATOR,
+    OF_PROJECT,
+    OWN,
+    NotifyTarget,
+    ProjectTargets,
+    UnusableAddress,
+    read_secret,
+    target_of,
+)
 from rowlock.rest.run_history.run_notes import RunNotes
 from rowlock.workloads.run_options.notify import EVENTS, NOTIFIED_ANNOTATION, NOTIFY_ANNOTATION, UNTOLD_ANNOTATION
 
 log = logging.getLogger(__name__)
 
 _MOST_RUNS, _MOST_NEWS, _LOOKED_AT = 50_000, 10_000, 4
-_MARKS = 20
-"""Keys of notices kept on a job, the newest: older things are not told anyway (`STALE`)."""
+_MARKS = 30
+"""Keys of notices, each with its target, kept on a job, the newest: older things are not told anyway (`STALE`)."""
 _READERS = 8
 """Runs whose Secrets are read at a time."""
 _LONGEST_NOTE = 4_000
@@ -45,17 +53,6 @@ _RETRY = 5.0
 _GAP = 60.0
 """Seconds between two notices of the same kind from Events of a run: anybody may write Events."""
 _OPTIONS = WriteOptions(manager="rowlock")
-
-
-@dataclass(frozen=True, slots=True)
-class NotifyTarget:
-    """An address to which things of a run are told. `name` stands before its marks: "" for the job's own, `*` for the operator's."""
-
-    name: str
-    address: NotifyAddress
-    key: str
-    events: frozenset[str]
-    judge: Judge
 
 
 @dataclass(slots=True)
@@ -70,7 +67,7 @@ class _Run:
     noticed: set[str] = field(default_factory=set)
     """Keys of the notices that this server has taken on."""
     told: dict[str, None] = field(default_factory=dict)
-    """Marks of those that were told or given up, the oldest first."""
+    """Marks of those that were told or given up, the oldest first: the target's name and the notice's key."""
     last_event: dict[str, float] = field(default_factory=dict)
     reading: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -79,13 +76,20 @@ class Notifier:
     """Tells what happens to runs; `run` does the work."""
 
     def __init__(
-        self, api: Api, settings: NotifySettings, clock: Callable[[], float], lanes: Lanes | None = None
+        self,
+        api: Api,
+        settings: NotifySettings,
+        clock: Callable[[], float],
+        lanes: Lanes | None = None,
+        namespace_of: Callable[[str], Object | None] = lambda name: None,
     ) -> None:
+        """`namespace_of` has the Namespaces of the cluster, whose annotations name the addresses of projects."""
+        self._projects = ProjectTargets(api, namespace_of, settings)
         self._api, self._settings, self._clock, self.lanes = api, settings, clock, lanes or Lanes(clock)
         self._runs: OrderedDict[str, _Run] = OrderedDict()
         self._news: asyncio.Queue[tuple[_Run, Notice | None]] = asyncio.Queue(_MOST_NEWS)
         self._operator = (
-            NotifyTarget("*", settings.address, settings.key, frozenset(EVENTS), judge_of_operator)
+            NotifyTarget(OF_OPERATOR, settings.address, settings.key, frozenset(EVENTS), judge_of_operator)
             if settings.address
             else None
         )
@@ -94,10 +98,10 @@ class Notifier:
 
     def is_owed(self, job: Object) -> bool:
         """Whether the end of this job, which is completely recorded, may not have been told."""
-        if not self._concerns(job) or objects.end_time(job, (), self._clock()) + STALE < self._clock():
+        ended, marks = objects.end_time(job, (), self._clock()), set(_marks(job))
+        if ended + STALE < self._clock():
             return False
-        marks = {mark.lstrip("*") for mark in _marks(job)}
-        return not marks & {"failed", "completed"}
+        return any(not marks & {f"{name}failed", f"{name}completed"} for name in self._names_of(job, ended))
 
     def consider(self, notes: RunNotes, event: Object | None) -> None:
         """Tell what is new about a run; `event`: its newest Event, if that is what is new. Does not wait."""
@@ -134,7 +138,16 @@ class Notifier:
             self._runs.popitem(last=False)
 
     def _concerns(self, job: Object) -> bool:
-        return self._operator is not None or NOTIFY_ANNOTATION in objects.annotations(job)
+        return next(self._names_of(job, self._clock()), None) is not None
+
+    def _names_of(self, job: Object, at: float) -> Iterator[str]:
+        """The names of the targets that may have to be told what happened `at` this time to the job."""
+        if NOTIFY_ANNOTATION in objects.annotations(job):
+            yield OWN
+        if self._projects.concern(objects.namespace(job), at):
+            yield OF_PROJECT
+        if self._operator is not None:
+            yield OF_OPERATOR
 
     def _tell_once(self, run: _Run, notice: Notice) -> None:
         if notice.key not in run.noticed and notice.at + STALE > self._clock():
@@ -162,52 +175,55 @@ class Notifier:
         while True:
             run, notice = await self._news.get()
             try:
-                async with run.reading:
-                    is_read = await self._read_target(run)
-                if not is_read and (notice is None or notice.at + STALE > self._clock()):
-                    asyncio.get_running_loop().call_later(_RETRY, self._put, run, notice)
-                elif notice is not None:
-                    await self._send(run, notice)
+                try:
+                    async with run.reading:
+                        await self._read_own(run)
+                    project = await self._read_project(run) if notice is not None else None
+                except ApiError:
+                    if notice is None or notice.at + STALE > self._clock():
+                        asyncio.get_running_loop().call_later(_RETRY, self._put, run, notice)
+                    continue
+                if notice is not None:
+                    await self._send(run, notice, project)
             except Exception as error:  # noqa: BLE001 (a malformed object must not affect other runs)
                 ERRORS.report("a notification", error, "it is left out")
 
-    async def _read_target(self, run: _Run) -> bool:
-        """Read the address of the job's own notifications from its Secret, once. False if the cluster does not answer."""
+    async def _read_own(self, run: _Run) -> None:
+        """Read the address of the job's own notifications from its Secret, once. Raises ApiError if the cluster does not answer."""
         name = objects.annotations(run.job).get(NOTIFY_ANNOTATION)
         if run.is_read or not name:
-            return True
+            return
         try:
-            secret = await self._api.get(kinds.SECRET, objects.namespace(run.job), name)
-            run.own = self._target_of(_read_values(secret))
-        except Forbidden:
-            await self._note(
-                run, "", "this server may not read Secrets: `rowlock manifests --credentials` has the right"
-            )
-        except (NotFound, ValueError) as error:
+            values = await read_secret(self._api, objects.namespace(run.job), name, "")
+            run.own = target_of(OWN, values, self._settings)
+        except UnusableAddress as problem:
+            await self._note(run, "", problem.reason)
+        except ValueError as error:
             await self._note(run, "", f"the Secret {name} has no usable address: {error}")
-        except ApiError:
-            return False
         run.is_read = True
-        return True
 
-    def _target_of(self, data: Mapping[str, str]) -> NotifyTarget:
-        """Raises ValueError."""
-        events = frozenset(filter(None, data.get("on", "").split(","))) or frozenset(EVENTS)
-        return NotifyTarget(
-            "", parse_notify_address(data.get("url", "")), data.get("key", ""), events, self._settings.judge_of_job
-        )
+    async def _read_project(self, run: _Run) -> NotifyTarget | None:
+        """The address of the project as it is now. Raises ApiError if the cluster does not answer."""
+        try:
+            return await self._projects.find(run.record.namespace, run.record.namespace_uid)
+        except UnusableAddress as problem:
+            await self._note(run, "", problem.reason)
+            return None
 
-    async def _send(self, run: _Run, notice: Notice) -> None:
-        for target in filter(None, (run.own, self._operator)):
-            mark = f"{target.name}{notice.key}"
-            if notice.event not in target.events or mark in run.told or mark in _marks(run.job):
+    async def _send(self, run: _Run, notice: Notice, project: NotifyTarget | None) -> None:
+        for target in filter(None, (run.own, project, self._operator)):
+            mark, namespace = f"{target.name}{notice.key}", run.record.namespace
+            if notice.event not in target.events or notice.at < target.since:
+                continue
+            if mark in run.told or mark in _marks(run.job):
                 continue
             safe = Notice(notice.key, notice.event, notice.at, redaction.redact(notice.sentence, run.secrets))
             message = make_message(safe, run.record, target.key)
             done = partial(self._note, run, mark, about=f"{notice.event}, to {target.address.origin}: ")
-            no_room = self.lanes.put(
-                Delivery(run.record.namespace, target.address, message, target.judge, notice.at, done)
-            )
+            delivery = Delivery(namespace, target.address, message, target.judge, notice.at, done)
+            if target.name == OF_PROJECT:
+                delivery = replace(delivery, is_wanted=partial(self._projects.is_current, namespace, target))
+            no_room = self.lanes.put(delivery)
             if no_room:
                 await done(no_room)
 
@@ -221,7 +237,7 @@ class Notifier:
             run.told[mark] = None
         marks = list(dict.fromkeys((*_marks(run.job), *run.told)))[-_MARKS:]
         notes = {NOTIFIED_ANNOTATION: " ".join(marks)}
-        if reason and not mark.startswith("*"):
+        if reason and not mark.startswith(OF_OPERATOR):
             notes[UNTOLD_ANNOTATION] = f"{about}{reason}"
         patch = {"metadata": {"uid": run.record.uid, "annotations": notes}}
         try:
@@ -245,8 +261,3 @@ def _without_bodies(record: RunRecord, job: Object) -> tuple[RunRecord, Object]:
 
 def _marks(job: Object) -> list[str]:
     return str(objects.annotations(job).get(NOTIFIED_ANNOTATION) or "").split()
-
-
-def _read_values(secret: Object) -> dict[str, str]:
-    """The values of a Secret as text. Raises ValueError."""
-    return {str(name): b64decode(str(value)).decode() for name, value in (secret.get("data") or {}).items()}

@@ -36,15 +36,10 @@ async def send_test(call: RestCall) -> answers.NotifyTrial:
     wanted, project = parse_notify(top), top.text("projectId")
     errors.raise_if_any()
     way = _way_of_project(call, project, wanted) if wanted else _way_of_operator(call)
-    now, text = (
-        objects.micro_timestamp(call.context.clock()),
-        f"This is a test of rowlock's notifications, by {call.user}.",
-    )
-    fields = {"text": chat_text(text), "id": f"test/{call.context.new_id()}", "event": "test", "at": now}
-    return await _send(call.context.lanes or Lanes(call.context.clock), way, fields | {"project": project})
+    return await send(call, way, project)
 
 
-class _Way(NamedTuple):
+class Way(NamedTuple):
     """How a test goes: on whose behalf, where to, signed with which key."""
 
     namespace: str
@@ -53,27 +48,31 @@ class _Way(NamedTuple):
     judge: Judge
 
 
-def _way_of_project(call: RestCall, name: str, wanted: Mapping[str, str]) -> _Way:
+def _way_of_project(call: RestCall, name: str, wanted: Mapping[str, str]) -> Way:
     cache = call.context.cache
     project = cache.project(name)
     if project is None:
         raise BadRequest(unknown_project(cache, name))
     call.require("create", kinds.PYTORCHJOB, project.namespace)
     address, judge = parse_notify_address(wanted["url"]), call.context.settings.notify.judge_of_job
-    return _Way(project.namespace, address, wanted.get("key", ""), judge)
+    return Way(project.namespace, address, wanted.get("key", ""), judge)
 
 
-def _way_of_operator(call: RestCall) -> _Way:
+def _way_of_operator(call: RestCall) -> Way:
     call.require("update", kinds.NODE)
     settings = call.context.settings.notify
     if settings.address is None:
         raise BadRequest(
             "there is no address: name one, as in `rowlock notify test https://HOST/PATH`, or start the server with --notify URL"
         )
-    return _Way("", settings.address, settings.key, judge_of_operator)
+    return Way("", settings.address, settings.key, judge_of_operator)
 
 
-async def _send(lanes: Lanes, way: _Way, fields: dict[str, str]) -> answers.NotifyTrial:
+async def send(call: RestCall, way: Way, project: str) -> answers.NotifyTrial:
+    """Send a test in the name of a project and the caller. Raises TooManyRequests."""
+    context, text = call.context, f"This is a test of rowlock's notifications, by {call.user}."
+    lanes, now = context.lanes or Lanes(context.clock), objects.micro_timestamp(context.clock())
+    fields = {"text": chat_text(text), "id": f"test/{context.new_id()}", "event": "test", "at": now, "project": project}
     found: answers.NotifyTrial = {
         "target": way.address.public_form, "delivered": False, "status": None, "answer": "", "reason": "",
         "signed": bool(way.key),

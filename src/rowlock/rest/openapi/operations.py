@@ -106,6 +106,10 @@ def _organisation_operations() -> Iterator[tuple[str, str, Operation]]:
         for method in ("PUT", "PATCH"):
             yield method, f"{word}/{{id}}/resources", Operation(name, body="ResourcesRequests")
     yield "GET", "org-unit/projects/{id}/pods/{pod}/explain", Operation("PodExplanation")
+    yield "GET", "org-unit/projects/{id}/notify", Operation("ProjectNotify")
+    yield "PUT", "org-unit/projects/{id}/notify", Operation("ProjectNotify", body="ProjectNotifyRequest")
+    yield "DELETE", "org-unit/projects/{id}/notify", Operation("ProjectNotify")
+    yield "POST", "org-unit/projects/{id}/notify/test", Operation("NotifyTrial")
     yield "GET", "org-unit/priorities", Operation("Ranks")
     yield "POST", "applications", Operation("NewApplication", 201, "ApplicationRequest")
     yield "GET", "applications", Operation("Applications")

@@ -140,6 +140,7 @@ REQUESTS: dict[str, Schema] = {
         record(subjectId=TEXT, subjectType=TEXT, scopeType=TEXT), roleId=WHOLE, roleName=TEXT, scopeId=TEXT, clusterId=TEXT
     ),
     "NotifyTest": with_optional(record(), projectId=TEXT, notify=_NOTIFY),
+    "ProjectNotifyRequest": _NOTIFY,
     "QueueMove": with_optional(record(workloadId=TEXT), place=choice("first", "last"), before=TEXT, after=TEXT),
     "QuotaTrial": record(projects=list_of(record(id=TEXT, gpuQuota=NUMBER))),
     "ManifestRequest": with_optional(

@@ -130,7 +130,7 @@ def _check_submission(submission: Submission) -> None:
         "spec.storage.pvc": claims and "new claims are for one job each: make the claim first, and name it as an existing one.",
         "spec.environmentVariables": submission.user_credentials and "personal credentials are for one job each: put the values into a Secret of the project.",
         "notify": submission.own.notify
-        and "runs of a sweep send no notifications yet: leave it out; `rowlock up --notify` tells of all jobs.",
+        and "runs of a sweep send no notifications yet: leave it out; `rowlock project notify` tells of all jobs of a project.",
         "after": submission.own.is_ordered and "runs of a sweep do not wait for jobs or times yet: leave after and startAfter out.",
         "spec.annotations": any(_RESUME in role.annotations for role in (submission.master, submission.worker))
         and "the runs of a sweep begin anew, each with checkpoints of its own: leave --resume-from out.",

@@ -26,8 +26,11 @@ SHORTEST_KEY, LONGEST_KEY = 16, 256
 def parse_notify(top: Fields) -> dict[str, str]:
     """The field `notify` of a request as the data of a Secret; {} if it is absent. Mistakes are added to its errors."""
     fields = top.object(FIELD)
-    if not fields.values:
-        return {}
+    return parse_notify_fields(fields) if fields.values else {}
+
+
+def parse_notify_fields(fields: Fields) -> dict[str, str]:
+    """`url`, and the optional `key` and `on`, as the data of a Secret. Mistakes are added to its errors."""
     fields.allow_only("url", "key", "on")
     url, key = fields.text("url"), fields.text("key")
     try:
