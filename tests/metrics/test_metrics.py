@@ -33,8 +33,22 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         made.up("--pretend-nodes", "2", "--simulated-gpus", "8", "--without", "kubelet", "--users", str(users))
         for name, workers in (("small", 1), ("large", 39)):
             made.api("POST", JOBS, job(name, workers))
-        made.until(lambda: phases(made).get(("PyTorchJob", "Running")) == 1, "the small job to run")
+        made.until(lambda: has_settled(made), lambda: str(scrape(made)))
         yield made
+
+
+def has_settled(cluster: Cluster) -> bool:
+    """Whether the small job runs, the large one waits with all its pods, and the scheduler has counted both."""
+    told, found = phases(cluster), scrape(cluster)
+    counts = {
+        "rowlock_queue_requested_gpus": 42,
+        "kai_queue_allocated_gpus": 2,
+        "rowlock_node_gpus_allocated": 2,
+        "scheduler_pending_pods": 40,
+        "rowlock_pending_gangs": 1,
+    }
+    is_counted = all(value(found, name) >= count for name, count in counts.items())
+    return is_counted and all(told.get(("PyTorchJob", phase)) == 1 for phase in ("Running", "Pending"))
 
 
 def job(name: str, workers: int) -> dict[str, Any]:
