@@ -104,7 +104,7 @@ def test_commands_on_the_page_run(page: Path, tmp_path: Path) -> None:
             missing = matches(step.expected, done.stdout + done.stderr)
             assert missing is None, f"the page promises {missing!r}\n{told}"
     finally:
-        subprocess.run([bin_dir / "rowlock", "down", "--yes"], env=env, capture_output=True, timeout=60)
+        subprocess.run([bin_dir / "rowlock", "down", "--yes"], env=env, capture_output=True, timeout=200)
 
 
 @pytest.mark.parametrize(

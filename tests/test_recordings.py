@@ -43,7 +43,7 @@ def test_the_table_names_files_that_are_there() -> None:
 
 @pytest.mark.parametrize("program", programs(), ids=" ".join)
 def test_what_records_it_again_starts(program: tuple[str, ...]) -> None:
-    done = subprocess.run([sys.executable, *program, "--help"], cwd=REPO, capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, *program, "--help"], cwd=REPO, capture_output=True, text=True, timeout=200)
     assert (done.returncode, done.stdout[:6]) == (0, "usage:"), done.stderr
 
 

@@ -35,7 +35,7 @@ def test_a_skip_needs_a_listed_reason(tmp_path: Path, ci: str, reason: str, code
         "def test_expected(): assert False\n"
     )
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(tmp_path), "test_it.py"]
-    done = subprocess.run(command, cwd=tmp_path, env={"CI": ci}, text=True, capture_output=True, timeout=60)
+    done = subprocess.run(command, cwd=tmp_path, env={"CI": ci}, text=True, capture_output=True, timeout=200)
     assert done.returncode == code, done.stdout + done.stderr
     named = f"test_it.py::test_skipped was skipped for a reason that allowed_skips.txt does not list: {reason}"
     assert (named in done.stdout) == bool(code)

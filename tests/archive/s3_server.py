@@ -19,7 +19,7 @@ def s3_server() -> Iterator[dict[str, str]]:
     try:
         host, port = server.get_host_and_port()
         endpoint = f"http://{host}:{port}"
-        urllib.request.urlopen(urllib.request.Request(f"{endpoint}/{BUCKET}", method="PUT"), timeout=30).close()
+        urllib.request.urlopen(urllib.request.Request(f"{endpoint}/{BUCKET}", method="PUT"), timeout=200).close()
         yield {
             "AWS_ENDPOINT_URL": endpoint,
             "AWS_ACCESS_KEY_ID": "testing",

@@ -69,7 +69,7 @@ class Shell:
         self._env = {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}", "ROWLOCK_DATA_DIR": str(served.data)}
 
     def run(self, script: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(["bash", "-c", script], env=self._env, capture_output=True, text=True, timeout=60)
+        return subprocess.run(["bash", "-c", script], env=self._env, capture_output=True, text=True, timeout=200)
 
     def ok(self, script: str) -> str:
         done = self.run(script)

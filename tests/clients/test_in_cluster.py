@@ -32,7 +32,7 @@ print(json.dumps(said))
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
     made = make(tmp_path / "data", tmp_path)
     yield made
-    subprocess.run(["rowlock", "down", "--yes"], env=made.env, capture_output=True, timeout=60)
+    subprocess.run(["rowlock", "down", "--yes"], env=made.env, capture_output=True, timeout=200)
 
 
 def make_pod(cluster: Cluster, name: str, account: str, program: str) -> str:

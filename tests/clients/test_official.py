@@ -190,7 +190,7 @@ def test_the_dynamic_client_finds_and_applies(api: Any, site: Site) -> None:
     with pytest.raises(dynamic.exceptions.ConflictError):
         body = site.config_map("a", x="2")
         maps.server_side_apply(body=body, name="a", namespace=site.namespace, field_manager="you")
-    event = next(iter(maps.watch(namespace=site.namespace, timeout=60, label_selector=MINE)))
+    event = next(iter(maps.watch(namespace=site.namespace, timeout=200, label_selector=MINE)))
     assert (event["type"], event["object"].metadata.name) == ("ADDED", "a")
     deleted = maps.delete(namespace=site.namespace, label_selector=MINE)
     assert deleted.kind in ("ConfigMapList", "Status")

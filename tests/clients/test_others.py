@@ -24,7 +24,7 @@ def test_kr8s(site: Site) -> None:
         await pod.label({"colour": "red"})
         await pod.annotate({"note": "seen"})
         await pod.patch({"status": {"conditions": [{"type": "Ready", "status": "True"}]}}, subresource="status")
-        await pod.wait("condition=Ready", timeout=30)
+        await pod.wait("condition=Ready", timeout=200)
         found = [p.name async for p in api.get("pods", namespace=site.namespace, label_selector={"colour": "red"})]
         assert found == ["p"]
         kind = objects.new_class("PyTorchJob", "kubeflow.org/v1", asyncio=True, namespaced=True, plural="pytorchjobs")
@@ -36,7 +36,7 @@ def test_kr8s(site: Site) -> None:
             if watched.name == "p":
                 break
         await pod.delete()
-        await pod.wait("delete", timeout=30)
+        await pod.wait("delete", timeout=200)
         with pytest.raises(kr8s.NotFoundError):
             await pod.refresh()
 

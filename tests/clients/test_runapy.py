@@ -261,7 +261,7 @@ def test_every_version_walks_from_login_to_delete(platform: Platform, version: s
     before = {"PYTHONPATH": str(OLD_CLIENT)} if version == "1.218.0" else {}
     done = subprocess.run(
         [sys.executable, "-W", "ignore", str(script), *arguments],
-        capture_output=True, text=True, timeout=120, env={**os.environ, **before},
+        capture_output=True, text=True, timeout=200, env={**os.environ, **before},
     )  # fmt: skip
     assert done.returncode == 0 and done.stdout == "27 of 27\n", done.stdout + done.stderr
 

@@ -72,14 +72,14 @@ def test_a_job_from_creation_to_deletion(client: Any, core: Any, site: Site) -> 
     assert client.get_job("train").spec.pytorch_replica_specs["Worker"].replicas == 2
     assert [j.metadata.name for j in client.list_jobs()] == ["train"]
     _play(core, site, 3, "Running")
-    client.wait_for_job_conditions("train", expected_conditions={"Running"}, timeout=90, polling_interval=0.1)
+    client.wait_for_job_conditions("train", expected_conditions={"Running"}, timeout=200, polling_interval=0.1)
     assert client.is_job_running("train")
     names = sorted(client.get_job_pod_names("train"))
     assert names == ["train-master-0", "train-worker-0", "train-worker-1"]
     assert client.get_job_pod_names("train", is_master=True) == ["train-master-0"]
     assert client.get_job_pod_names("train", replica_type="worker", replica_index=1) == ["train-worker-1"]
     _play(core, site, 3, "Succeeded")
-    done = client.wait_for_job_conditions("train", timeout=90, polling_interval=0.1)
+    done = client.wait_for_job_conditions("train", timeout=200, polling_interval=0.1)
     assert done.status.completion_time and client.is_job_succeeded("train")
     client.delete_job("train")
     deadline = time.monotonic() + 60

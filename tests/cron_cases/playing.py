@@ -36,7 +36,7 @@ def connected(kubeconfig: Path) -> Iterator[httpx.Client]:
     cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
     tls = ssl.create_default_context(cafile=cluster["certificate-authority"])
     headers = {"Authorization": f"Bearer {user['token']}"}
-    with httpx.Client(base_url=cluster["server"], headers=headers, verify=tls, timeout=30) as client:
+    with httpx.Client(base_url=cluster["server"], headers=headers, verify=tls, timeout=200) as client:
         yield client
 
 

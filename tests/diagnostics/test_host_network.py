@@ -52,10 +52,10 @@ def is_visited(program: subprocess.Popen[bytes]) -> bool:
 def talker() -> Iterator[subprocess.Popen[bytes]]:
     """A program that listens on a port which no other program of this machine has used in the last minute."""
     while is_visited(program := start_talker()):
-        program.communicate(timeout=60)
+        program.communicate(timeout=200)
     with program:
         yield program
-        program.communicate(timeout=60)
+        program.communicate(timeout=200)
 
 
 def tell(program: subprocess.Popen[bytes], words: str) -> None:

@@ -302,7 +302,7 @@ def test_sockets_of_two_programs_are_told_apart_from_those_of_one() -> None:
             assert connected_processes(pids) == connected_processes([*pids, os.getpid()]) - {os.getpid()} == set(pids)
             assert connected_processes(pids[:1]) == set()
     for program in programs:
-        program.communicate(timeout=60)
+        program.communicate(timeout=200)
     assert are_connected([rank(programs[0].pid, "a"), rank(programs[1].pid, "b")]) is None, "they have ended"
     assert connected_processes(pids) == set(pids), "unknown"
 
@@ -315,7 +315,7 @@ def test_attempts_that_fail_are_counted_in_a_network_namespace_of_its_own() -> N
         assert program.stdout is not None
         program.stdout.readline()
         assert failed_attempts(program.pid) == 5
-        program.communicate(timeout=60)
+        program.communicate(timeout=200)
     assert failed_attempts(program.pid) == failed_attempts(os.getpid()) == 0
 
 
@@ -376,7 +376,7 @@ def test_a_connection_is_counted_after_the_end_of_its_process() -> None:
         counters.hold([("pod", program.pid), ("ours", os.getpid())])
         assert list(counters.files) == ["pod"]
         assert counters.are_surely_alone()
-        program.communicate(timeout=60)
+        program.communicate(timeout=200)
     assert not counters.are_surely_alone(at_end=True)
     counters.close()
     assert counters.are_surely_alone(at_end=True)

@@ -250,7 +250,7 @@ async def client(kubeconfig: Path, side: str) -> AsyncIterator[httpx.AsyncClient
     tls = ssl.create_default_context(cafile=cluster["certificate-authority"])
     limits = httpx.Limits(max_connections=30)
     async with httpx.AsyncClient(
-        base_url=cluster["server"], headers=headers, verify=tls, timeout=30, limits=limits
+        base_url=cluster["server"], headers=headers, verify=tls, timeout=200, limits=limits
     ) as http:
         yield http
 

@@ -73,7 +73,7 @@ class Cluster:
         )
         tls = ssl.create_default_context(cafile=str(authority))
         try:
-            with urllib.request.urlopen(request, context=tls, timeout=120) as answer:
+            with urllib.request.urlopen(request, context=tls, timeout=200) as answer:
                 return json.load(answer)
         except urllib.error.HTTPError as error:
             with error:

@@ -44,7 +44,7 @@ def refused(cluster: Cluster, line: str, **env: str) -> tuple[int, str]:
         env={**cluster.env, **env},
         text=True,
         capture_output=True,
-        timeout=60,
+        timeout=200,
         stdin=subprocess.DEVNULL,
     )
     said = done.stderr.strip()
@@ -234,7 +234,7 @@ def test_a_dead_server(shared: Cluster, tmp_path: Path) -> None:
     (tmp_path / "server.json").write_text(json.dumps({"pid": gone.pid, "url": "https://127.0.0.1:1", "flags": flags}))
     for line in ("rowlock list", "rowlock status", "rowlock doctor"):
         env = {**shared.env, "ROWLOCK_DATA_DIR": str(tmp_path)}
-        done = subprocess.run(shlex.split(line), env=env, text=True, capture_output=True, timeout=60, check=False)
+        done = subprocess.run(shlex.split(line), env=env, text=True, capture_output=True, timeout=200, check=False)
         assert "`rowlock up -d --nodes 2 --simulated-gpus 1`" in done.stdout + done.stderr
 
 

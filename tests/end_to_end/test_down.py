@@ -106,7 +106,7 @@ def test_jobs_that_are_submitted_while_down_works_leave_no_process(cluster: Clus
     def submit(thread: int) -> None:
         tls = ssl.create_default_context(cafile=str(cluster.data / "ca.crt"))
         head = {"Authorization": f"Bearer {token}"}
-        with httpx.Client(base_url=server["url"], verify=tls, headers=head, timeout=30) as client:
+        with httpx.Client(base_url=server["url"], verify=tls, headers=head, timeout=200) as client:
             for number in range(1000):
                 if stop.is_set():
                     return

@@ -40,7 +40,7 @@ def inside(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 def entered(cluster: Cluster, *argv: str, given: bytes = b"") -> tuple[int, str, str]:
     """Exit code, stdout and stderr of a command."""
-    done = subprocess.run(argv, env=cluster.env, input=given, capture_output=True, timeout=120)
+    done = subprocess.run(argv, env=cluster.env, input=given, capture_output=True, timeout=200)
     return done.returncode, done.stdout.decode(), done.stderr.decode()
 
 
@@ -56,7 +56,7 @@ def test_a_commands_streams_and_exit_code_are_ours(inside: Cluster) -> None:
 def test_bytes_go_in_and_out_unchanged(inside: Cluster) -> None:
     data = os.urandom(3 << 20)
     argv = ("rowlock", "exec", "-i", "trainer", "--", "cat")
-    done = subprocess.run(argv, env=inside.env, input=data, capture_output=True, timeout=120)
+    done = subprocess.run(argv, env=inside.env, input=data, capture_output=True, timeout=200)
     assert done.returncode == 0 and done.stdout == data
 
 
@@ -127,7 +127,7 @@ def test_a_forwarded_port_serves_again_and_again(inside: Cluster, argv: str) -> 
         found = re.search(r"127\.0\.0\.1:(\d+) -> 8099", line)
         assert found, line
         for _ in range(3):
-            with urllib.request.urlopen(f"http://127.0.0.1:{found[1]}/index.txt", timeout=30) as page:
+            with urllib.request.urlopen(f"http://127.0.0.1:{found[1]}/index.txt", timeout=200) as page:
                 assert page.read() == b"hello from 0\n"
 
 

@@ -35,7 +35,7 @@ def refusal(cluster: Cluster, path: str, patch: dict[str, Any]) -> str:
     request = urllib.request.Request(facts["url"] + path, json.dumps(patch).encode(), headers, method="PATCH")
     tls = ssl.create_default_context(cafile=str(cluster.data / "ca.crt"))
     try:
-        with urllib.request.urlopen(request, context=tls, timeout=60):
+        with urllib.request.urlopen(request, context=tls, timeout=200):
             return ""
     except urllib.error.HTTPError as error:
         with error:

@@ -92,7 +92,7 @@ def test_attach_reaches_the_program(cluster: Cluster) -> None:
     program = "[ $RANK != 0 ] || read line; echo rank $RANK read $line"
     submit = ["runai", "pytorch", "submit", "t1", "-i", "rowlock.dev/host", "--workers", "1", "--stdin", "--attach"]
     line = [*submit, "--command", "--", "sh", "-c", program]
-    done = subprocess.run(line, env=cluster.env, input="a word\n", capture_output=True, text=True, timeout=60)
+    done = subprocess.run(line, env=cluster.env, input="a word\n", capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stderr
     assert "rank 0 read a word" in done.stdout and "Connecting to pod t1-master-0" in done.stderr
 
@@ -105,7 +105,7 @@ def test_attach_reaches_the_program(cluster: Cluster) -> None:
 def test_a_submit_that_attaches_shows_all_and_ends_as_its_program(cluster: Cluster, program: str) -> None:
     cluster.up()
     submit = ["runai", "submit", "t1", "-i", "rowlock.dev/host", "--attach", "--command", "--", "sh", "-c", program]
-    done = subprocess.run(submit, env=cluster.env, input="a word\n", capture_output=True, text=True, timeout=60)
+    done = subprocess.run(submit, env=cluster.env, input="a word\n", capture_output=True, text=True, timeout=200)
     assert done.returncode == 6, done.stderr
     said = done.stdout.split("\n")
     assert [line for line in said if line in ("first", "second a word")] == ["first", "second a word"], done.stdout

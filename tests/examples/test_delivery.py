@@ -35,7 +35,7 @@ def launch(cluster: Cluster, name: str, script: str) -> tuple[str, str]:
     job = {"apiVersion": "kubeflow.org/v1", "kind": "MPIJob", "metadata": {"name": name}}
     policy = {"cleanPodPolicy": "Running"}
     cluster.api("POST", JOBS, {**job, "spec": {"mpiReplicaSpecs": replicas, "runPolicy": policy}})
-    log = cluster.run("rowlock", "logs", "-f", name, timeout=100)
+    log = cluster.run("rowlock", "logs", "-f", name, timeout=200)
     return next(j["phase"] for j in cluster.json("rowlock", "list", "--json") if j["name"] == name), log
 
 
@@ -53,10 +53,10 @@ def test_the_programs_exit_code_is_the_launchers(cluster: Cluster) -> None:
 def test_the_delivered_program_knows_only_exec(tmp_path: Path) -> None:
     env = {**os.environ, "TARGET_DIR": str(tmp_path), "NAMESPACE": "n"}
     call = [sys.executable, "-m", "rowlock.kubelet.images.kubectl_delivery", str(tmp_path)]
-    assert subprocess.run(call, env=env, capture_output=True, timeout=60).returncode == 0
+    assert subprocess.run(call, env=env, capture_output=True, timeout=200).returncode == 0
     program = tmp_path / "kubectl"
     for line in (["get", "pods"], ["exec", "a", "sh"], ["exec", "a", "-it", "--", "sh"]):
-        done = subprocess.run([program, *line], capture_output=True, text=True, timeout=60)
+        done = subprocess.run([program, *line], capture_output=True, text=True, timeout=200)
         assert done.returncode == 1 and "knows only `exec POD" in done.stderr
 
 

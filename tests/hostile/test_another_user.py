@@ -82,7 +82,7 @@ def look_around(cluster: Cluster) -> list[str]:
     token = (cluster.data / "token").read_text().strip()
     done = subprocess.run(
         ["/usr/bin/env", "-i", _python(), "-c", LOOK_AROUND, str(cluster.data), server["url"], server["ui"]],
-        input=f"{token},private-password", user=STRANGER, group=STRANGER, extra_groups=(), capture_output=True, text=True, timeout=100, cwd="/",
+        input=f"{token},private-password", user=STRANGER, group=STRANGER, extra_groups=(), capture_output=True, text=True, timeout=200, cwd="/",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     found: list[str] = json.loads(done.stdout)

@@ -99,7 +99,7 @@ def test_a_directory_that_is_named_by_a_link_is_the_same_one(tmp_path: Path) -> 
         linked.data.symlink_to(original.data)
         assert f"already running: {original.door('')[0]} (pid {original.pid})" in linked.run("rowlock", "up", "-d")
         argv = [sys.executable, "-P", "-m", "rowlock.serve", "--data-dir", str(linked.data)]
-        second = subprocess.run(argv, env=linked.env, capture_output=True, text=True, timeout=120)
+        second = subprocess.run(argv, env=linked.env, capture_output=True, text=True, timeout=200)
         assert (
             second.returncode == 1
             and f"another rowlock server (pid {original.pid}) uses the data directory" in second.stderr

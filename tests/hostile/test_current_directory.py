@@ -30,7 +30,7 @@ PLANTED = (
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
     cluster = make(tmp_path / "data", tmp_path)
     yield cluster
-    subprocess.run(["rowlock", "down", "--yes"], env=cluster.env, capture_output=True, timeout=60)
+    subprocess.run(["rowlock", "down", "--yes"], env=cluster.env, capture_output=True, timeout=200)
 
 
 def test_a_planted_module_is_not_run(cluster: Cluster, tmp_path: Path) -> None:
@@ -49,6 +49,6 @@ def test_a_planted_module_is_not_run(cluster: Cluster, tmp_path: Path) -> None:
         ("rowlock", "down", "--yes"),
     )
     for line in lines:
-        subprocess.run([BIN / line[0], *line[1:]], env=cluster.env, cwd=planted, capture_output=True, timeout=60)
+        subprocess.run([BIN / line[0], *line[1:]], env=cluster.env, cwd=planted, capture_output=True, timeout=200)
     was_run = tmp_path / "was-run"
     assert not was_run.exists(), f"imported from the current directory: {was_run.read_text()}"

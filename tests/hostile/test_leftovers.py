@@ -38,7 +38,7 @@ POD = {
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
     cluster = make(tmp_path / "data", tmp_path)
     yield cluster
-    subprocess.run(["rowlock", "down", "--yes"], env=cluster.env, capture_output=True, timeout=60)
+    subprocess.run(["rowlock", "down", "--yes"], env=cluster.env, capture_output=True, timeout=200)
 
 
 @pytest.mark.parametrize("loss", ["missing", "empty"])

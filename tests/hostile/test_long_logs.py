@@ -22,7 +22,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 def said(cluster: Cluster, *argv: str) -> str:
-    done = subprocess.run(argv, env=cluster.env, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(argv, env=cluster.env, capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stderr[-2000:]
     return done.stdout
 

@@ -67,7 +67,7 @@ def test_a_server_that_stops_while_a_tool_starts_ends(tmp_path: Path, turns: int
         for _ in range(turns):
             await asyncio.sleep(0)
         look.cancel()
-        await asyncio.wait([look], timeout=60)
+        await asyncio.wait([look], timeout=200)
         assert look.done()
 
     asyncio.run(stop())

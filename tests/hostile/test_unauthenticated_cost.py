@@ -50,20 +50,20 @@ class Attacker:
     connections: int = 0
 
     def plain(self, payload: bytes) -> socket.socket:
-        connection = self.held.enter_context(socket.create_connection(self.address, timeout=60))
+        connection = self.held.enter_context(socket.create_connection(self.address, timeout=200))
         self.connections += 1
         self._send(connection, payload)
         return connection
 
     def browse(self, payload: bytes) -> socket.socket:
         """A request to the web UI, by the name that it answers to."""
-        connection = self.held.enter_context(socket.create_connection(self.door, timeout=60))
+        connection = self.held.enter_context(socket.create_connection(self.door, timeout=200))
         self.connections += 1
         self._send(connection, payload.replace(b"Host: x", b"Host: localhost"))
         return connection
 
     def encrypted(self, payload: bytes) -> ssl.SSLSocket:
-        bare = socket.create_connection(self.address, timeout=60)
+        bare = socket.create_connection(self.address, timeout=200)
         connection = self.held.enter_context(self.tls.wrap_socket(bare, server_hostname=self.address[0]))
         self.connections += 1
         self._send(connection, payload)

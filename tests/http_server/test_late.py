@@ -49,5 +49,5 @@ print([message.get("body") for message in asyncio.run(serve())], "anyio._backend
 
 
 def test_a_log_is_streamed_without_what_takes_long_to_import() -> None:
-    done = subprocess.run([sys.executable, "-c", SERVED], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", SERVED], capture_output=True, text=True, timeout=200)
     assert done.stdout == "[None, b'a line\\n', b''] False\n", done.stderr

@@ -43,13 +43,13 @@ class Tenants:
         server = json.loads((self.served.data / "server.json").read_text())
         tls = ssl.create_default_context(cafile=str(self.served.data / "ca.crt"))
         headers = {"Authorization": f"Bearer {token or self.tokens[user]}"}
-        with httpx.Client(base_url=server["url"], verify=tls, headers=headers, timeout=30) as client:
+        with httpx.Client(base_url=server["url"], verify=tls, headers=headers, timeout=200) as client:
             return client.request(method, path, json=body)
 
     def post_form(self, path: str, form: str) -> httpx.Response:
         server = json.loads((self.served.data / "server.json").read_text())
         tls = ssl.create_default_context(cafile=str(self.served.data / "ca.crt"))
-        return httpx.post(server["url"] + path, content=form, verify=tls, timeout=30)
+        return httpx.post(server["url"] + path, content=form, verify=tls, timeout=200)
 
     def admin(self, method: str, path: str, body: Any = None) -> Any:
         """To the cluster itself, as the owner of its kubeconfig."""

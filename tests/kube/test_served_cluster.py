@@ -152,7 +152,7 @@ def kubectl(kubeconfig: Path, *argv: str) -> str:
         [BIN / "python", "scripts/real_cluster", "where"], capture_output=True, text=True, check=True
     ).stdout.strip()
     command = [f"{place}/kubectl", "--kubeconfig", str(kubeconfig), *argv]
-    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=200).stdout
 
 
 @pytest.mark.real

@@ -60,13 +60,13 @@ def test_a_command_runs_and_its_exit_code_comes_back(served: Cluster) -> None:
 def test_input_reaches_the_program_and_ends(served: Cluster) -> None:
     argv = ["rowlock", "exec", "-i", "echo", "-p", "team-a", "--", "wc", "-c"]
     sent = os.urandom(300_000)
-    done = subprocess.run(argv, env=served.env, input=sent, capture_output=True, timeout=60, cwd=REPO)
+    done = subprocess.run(argv, env=served.env, input=sent, capture_output=True, timeout=200, cwd=REPO)
     assert done.stdout.split() == [b"300000"], done.stderr
 
 
 def test_output_is_whole(served: Cluster) -> None:
     argv = ["rowlock", "exec", "echo", "-p", "team-a", "--", "head", "-c", "5000000", "/dev/zero"]
-    done = subprocess.run(argv, env=served.env, capture_output=True, timeout=60, cwd=REPO)
+    done = subprocess.run(argv, env=served.env, capture_output=True, timeout=200, cwd=REPO)
     assert len(done.stdout) == 5_000_000 and done.returncode == 0
 
 
@@ -87,7 +87,7 @@ def test_a_port_is_forwarded(served: Cluster) -> None:
             assert forwarding.stdout is not None
             said = re.search(r"from 127\.0\.0\.1:(\d+) ", forwarding.stdout.readline())
             assert said is not None
-            with socket.create_connection(("127.0.0.1", int(said[1])), timeout=30) as connection:
+            with socket.create_connection(("127.0.0.1", int(said[1])), timeout=200) as connection:
                 connection.sendall(b"hello")
                 assert connection.recv(100) == b"HELLO"
         finally:

@@ -313,4 +313,4 @@ def test_a_rank_is_alone_without_a_connection_that_leaves_its_pod(near: str, far
         assert child.stdout is not None
         child.stdout.readline()
         assert rank_probe.is_alone(child.pid, {child.pid: []}) is alone
-        child.communicate(timeout=60)
+        child.communicate(timeout=200)

@@ -189,7 +189,7 @@ def _fetch(path: str, printed: Callable[[], str]) -> str:
             return "no port was forwarded\n"
         time.sleep(0.05)
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port[1]}{path}", timeout=60) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port[1]}{path}", timeout=200) as answer:
             return f"HTTP {answer.status} {answer.read().decode()}\n"
     except (urllib.error.URLError, OSError) as error:
         return f"HTTP failed: {type(error).__name__}\n"

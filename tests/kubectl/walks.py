@@ -76,7 +76,7 @@ def kubectl() -> str:
 def _cache() -> Path:
     """Where `make real-cluster` leaves what it built."""
     where = [sys.executable, str(REPO / "scripts" / "real_cluster"), "where"]
-    return Path(subprocess.run(where, capture_output=True, text=True, timeout=30).stdout.strip() or "nowhere")
+    return Path(subprocess.run(where, capture_output=True, text=True, timeout=200).stdout.strip() or "nowhere")
 
 
 def _client_version(program: str) -> str:

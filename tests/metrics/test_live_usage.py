@@ -19,7 +19,7 @@ def scrape(cluster: Cluster) -> str:
     token = (cluster.data / "token").read_text().strip()
     request = urllib.request.Request(facts["url"] + "/metrics", headers={"Authorization": f"Bearer {token}"})
     tls = ssl.create_default_context(cafile=str(cluster.data / "ca.crt"))
-    with urllib.request.urlopen(request, context=tls, timeout=30) as answer:
+    with urllib.request.urlopen(request, context=tls, timeout=200) as answer:
         return str(answer.read().decode())
 
 

@@ -70,7 +70,7 @@ def fetch(cluster: Cluster, token: str = "", **headers: str) -> tuple[int, str, 
     request = urllib.request.Request(url + "/metrics", headers={"Authorization": f"Bearer {token}", **headers})
     tls = ssl.create_default_context(cafile=str(cluster.data / "ca.crt"))
     try:
-        with urllib.request.urlopen(request, context=tls, timeout=30) as answer:
+        with urllib.request.urlopen(request, context=tls, timeout=200) as answer:
             return answer.status, answer.headers["content-type"], answer.read().decode()
     except urllib.error.HTTPError as error:
         with error:
@@ -118,7 +118,7 @@ def test_can_i_says_the_same(cluster: Cluster, token: str, *, allowed: bool) -> 
         {"Authorization": f"Bearer {token}", "Content-Type": "application/json"},
     )
     tls = ssl.create_default_context(cafile=str(cluster.data / "ca.crt"))
-    with urllib.request.urlopen(request, context=tls, timeout=30) as answer:
+    with urllib.request.urlopen(request, context=tls, timeout=200) as answer:
         assert json.load(answer)["status"]["allowed"] is allowed
 
 
@@ -180,7 +180,7 @@ def test_a_client_cannot_make_series_without_end(cluster: Cluster) -> None:
     for number in range(20):
         request = urllib.request.Request(f"{url}/apis/group{number}/v{number}/things{number}/x", method="GET")
         with pytest.raises(urllib.error.HTTPError) as refusal:
-            urllib.request.urlopen(request, context=tls, timeout=30)
+            urllib.request.urlopen(request, context=tls, timeout=200)
         refusal.value.close()
     seen = {dict(labels)["resource"] for _, labels in series()}
     assert not any("things" in resource for resource in seen) and len(series()) < 40

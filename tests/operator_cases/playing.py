@@ -187,7 +187,7 @@ async def stage(kubeconfig: Path, pace: Pace = Pace(), also: Sequence[Kind] = ()
     limits = httpx.Limits(max_connections=64)
     async with (
         opened("cluster", kubeconfig, also) as side,
-        httpx.AsyncClient(base_url=cluster["server"], headers=headers, verify=tls, timeout=30, limits=limits) as http,
+        httpx.AsyncClient(base_url=cluster["server"], headers=headers, verify=tls, timeout=200, limits=limits) as http,
     ):
         yield Stage(side, http, pace)
 

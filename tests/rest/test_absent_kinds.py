@@ -107,11 +107,11 @@ def test_kinds_that_were_refused_are_asked_for_when_another_one_is_shown(monkeyp
         cache = InformerCache(api)
         task = asyncio.create_task(cache.run())
         twice = 2 * len(informers.WATCHED)
-        assert await cache.wait_until("", lambda: api.asked == twice, timeout=60), "each was refused twice"
+        assert await cache.wait_until("", lambda: api.asked == twice, timeout=200), "each was refused twice"
         await asyncio.sleep(0)  # and waits
         api.refused.clear()
         cache.hidden.note_shown(kinds.QUEUE)
-        assert await cache.wait_until("", cache.has_synced, timeout=60)
+        assert await cache.wait_until("", cache.has_synced, timeout=200)
         task.cancel()
 
     asyncio.run(run())

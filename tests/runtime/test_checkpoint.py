@@ -146,7 +146,7 @@ def test_sigterm_saves_at_the_next_step_and_ends(tmp_path: Path) -> None:
         "    checkpoint.step(step)\n"
     )
     environment = {**os.environ, "ROWLOCK_CHECKPOINT_DIR": str(tmp_path)}
-    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=100)
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=200)
     assert done.returncode == 128 + signal.SIGTERM, done.stderr
     assert "told to end: saved after step 7" in done.stderr
     assert Checkpoint(directory=tmp_path, on_sigterm=False, model=torch.nn.Linear(1, 1)).load() == 7

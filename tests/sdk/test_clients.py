@@ -31,25 +31,25 @@ def test_a_job_from_submit_to_delete(client: rowlock.Client) -> None:
     job = client.submit("walk", [sys.executable, "-c", "import os; print('I am', os.environ['RANK'], os.environ['A'])"], nnodes=2, env={"A": "b"})  # fmt: skip
     lines = sorted(((line.rank, line.text) for line in job.logs(follow=True)), key=str)
     assert lines == [(0, "I am 0 b"), (1, "I am 1 b")]
-    assert job.wait(timeout=60).phase == "Completed"
+    assert job.wait(timeout=200).phase == "Completed"
     assert [(pod.rank, pod.exit_code) for pod in job.pods()] == [("rank 0", 0), ("rank 1", 0)]
     assert [line.text for line in job.logs(rank=1)] == ["I am 1 b"]
     assert client.job("walk").id == job.id and "walk" in [w.name for w in client.workloads("default")]
     assert [project.name for project in client.projects()] == ["default"]
     job.delete()
-    assert job.wait(("Deleted",), timeout=60).phase == "Deleted"
+    assert job.wait(("Deleted",), timeout=200).phase == "Deleted"
     assert ("walk", "Completed") in [(run.name, run.phase) for run in client.runs(name="walk")]
 
 
 def test_a_job_that_waits_is_stopped_and_resumed(client: rowlock.Client) -> None:
     job = client.submit("nap", ["sleep", "600"])
-    assert job.wait(("Running",), timeout=60).phase == "Running"
+    assert job.wait(("Running",), timeout=200).phase == "Running"
     with pytest.raises(TimeoutError, match="nap is Running"):
         job.wait(timeout=0.05)
     job.suspend()
-    assert job.wait(("Stopped",), timeout=60).phase == "Stopped"
+    assert job.wait(("Stopped",), timeout=200).phase == "Stopped"
     job.resume()
-    assert job.wait(("Running",), timeout=60).phase == "Running"
+    assert job.wait(("Running",), timeout=200).phase == "Running"
     job.delete()
 
 
@@ -74,7 +74,7 @@ def test_a_function_of_this_program_runs_as_ranks(client: rowlock.Client, cluste
         return {"rank": int(os.environ["RANK"]), "of": total, "label": label, "length": len(secret), "kept": kept}
 
     job = rowlock.submit(share, args=(2,), kwargs={"label": "x"}, nnodes=2, client=client)
-    assert job.results(timeout=90) == [
+    assert job.results(timeout=200) == [
         {"rank": rank, "of": 2, "label": "x", "length": len(secret), "kept": []} for rank in (0, 1)
     ]
     manifest = cluster.run("kubectl", "get", "pytorchjob", job.name, "-n", "runai-default", "-o", "yaml")
@@ -87,7 +87,7 @@ def test_a_function_that_raises_says_who_and_why(client: rowlock.Client) -> None
             raise ValueError("no such luck")
 
     with pytest.raises(rowlock.JobFailed, match=r"rank 1 .*ValueError: no such luck"):
-        rowlock.submit(fall, nnodes=2, client=client).results(timeout=90)
+        rowlock.submit(fall, nnodes=2, client=client).results(timeout=200)
 
 
 def test_the_same_with_an_event_loop(cluster: Cluster) -> None:
@@ -95,7 +95,7 @@ def test_the_same_with_an_event_loop(cluster: Cluster) -> None:
         async with rowlock.AsyncClient(data_dir=cluster.data) as client:
             job = await client.submit("loop", ["sh", "-c", "echo one; echo two"], nnodes=2)
             lines = [line.text async for line in job.logs(follow=True)]
-            phase = (await job.wait(timeout=60)).phase
+            phase = (await job.wait(timeout=200)).phase
             assert [pod.exit_code for pod in await job.pods()] == [0, 0]
             with pytest.raises(rowlock.RequestRefused):
                 await client.job("nobody")

@@ -100,7 +100,7 @@ def test_a_function_is_swept_and_the_best_run_is_found(cluster: Cluster) -> None
         best = sweep.best("val_loss")
         assert (best.name, best.parameters, best.best) == ("tune-2", {"lr": "0.25", "depth": "1"}, 1.25)
         assert best.command[-2:] == ["lr=0.25", "depth=1"]
-        assert client.job(best.name).results(timeout=60) == [[0.25, 1, "x"]]
+        assert client.job(best.name).results(timeout=200) == [[0.25, 1, "x"]]
         assert sweep.best("val_loss", maximize=True).name == "tune-1"
         row = {
             "name": "tune-2",
@@ -134,11 +134,11 @@ def test_a_sweep_is_stopped_and_resumed_with_an_event_loop(cluster: Cluster, tmp
             with pytest.raises(TimeoutError, match=r"gated is Stopped after 0\.05 s: 1 of 2 runs begun, 1 unfinished"):
                 await sweep.wait(timeout=0.05)
             gate.touch()
-            assert ((await sweep.wait(timeout=120)).phase, sweep.sweep.completed) == ("Stopped", 1)
+            assert ((await sweep.wait(timeout=200)).phase, sweep.sweep.completed) == ("Stopped", 1)
             assert [info.phase for info in await client.sweeps("default") if info.name == "gated"] == ["Stopped"]
             await sweep.resume()
             sweep = await client.find_sweep("gated")
-            assert (await sweep.wait(timeout=120)).phase == "Completed"
+            assert (await sweep.wait(timeout=200)).phase == "Completed"
             return [run.phase for run in await sweep.runs()]
 
     assert asyncio.run(play()) == ["Completed", "Completed"]

@@ -23,5 +23,5 @@ serve.main(sys.argv[1:])
 
 def test_no_client_waits_for_a_slow_disk_that_syncs_them(tmp_path: Path) -> None:
     line = [sys.executable, "-c", _SERVE, "--data-dir", str(tmp_path / "data"), "--without", "kubelet"]
-    said = subprocess.run(line, capture_output=True, text=True, timeout=60, check=False)
+    said = subprocess.run(line, capture_output=True, text=True, timeout=200, check=False)
     assert "kubeconfig False" in said.stdout and "server.json False" in said.stdout, said.stdout + said.stderr

@@ -24,7 +24,7 @@ ANA, BOB = "a" * 40, "b" * 40
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
     made = make(tmp_path / "data", tmp_path)
     yield made
-    subprocess.run(["rowlock", "down", "--yes"], env=made.env, capture_output=True, timeout=60)
+    subprocess.run(["rowlock", "down", "--yes"], env=made.env, capture_output=True, timeout=200)
 
 
 def people(tmp_path: Path, mode: int = 0o600) -> Path:

@@ -67,7 +67,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cluster, P
     cluster.up()
     subprocess.run(
         ["rowlock", "user", "create", "ana"], env=cluster.env, input="correct horse battery", text=True,
-        capture_output=True, timeout=60,
+        capture_output=True, timeout=200,
     )  # fmt: skip
     cluster.api(
         "POST", "/api/v1/namespaces/default/configmaps", {"metadata": {"name": "precious"}, "data": {"a": "42"}}
@@ -80,7 +80,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cluster, P
         cluster.data, copy, symlinks=True, ignore=lambda _, names: [n for n in names if n in ("wake", "podhost.sock")]
     )
     yield cluster, copy
-    subprocess.run(["rowlock", "down", "--yes"], env=cluster.env, capture_output=True, timeout=60)
+    subprocess.run(["rowlock", "down", "--yes"], env=cluster.env, capture_output=True, timeout=200)
 
 
 def put_back(cluster: Cluster, copy: Path) -> None:
@@ -93,7 +93,7 @@ def put_back(cluster: Cluster, copy: Path) -> None:
 def start(cluster: Cluster) -> str:
     """ "" where the server starts and has lost nothing, else what it says."""
     done = subprocess.run(
-        ["rowlock", "up", "-d"], env=cluster.env, text=True, capture_output=True, timeout=120, cwd="/"
+        ["rowlock", "up", "-d"], env=cluster.env, text=True, capture_output=True, timeout=200, cwd="/"
     )
     if done.returncode:
         return done.stdout + done.stderr

@@ -101,8 +101,8 @@ def test_through_the_command_line(tmp_path: Path) -> None:
     path = tmp_path / "s.json"
     path.write_bytes(dumps(snapshot()))
     rowlock = str(Path(sys.executable).parent / "rowlock")
-    done = subprocess.run([rowlock, "scheduler", "replay", str(path)], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([rowlock, "scheduler", "replay", str(path)], capture_output=True, text=True, timeout=200)
     assert done.returncode == 0 and done.stdout.endswith("0 binds, 2 evictions, 2 holds.\n"), done.stderr
-    done = subprocess.run([rowlock, "scheduler", "replay", "nowhere"], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([rowlock, "scheduler", "replay", "nowhere"], capture_output=True, text=True, timeout=200)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == "rowlock scheduler replay: nowhere cannot be read: No such file or directory\n"

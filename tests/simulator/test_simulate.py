@@ -206,7 +206,7 @@ def test_through_the_command_line(tmp_path: Path) -> None:
     rowlock = str(Path(sys.executable).parent / "rowlock")
     svg = tmp_path / "t.svg"
     line = [rowlock, "simulate", "examples/scheduler/trace.yaml", "--nodes", "2", "--gpus", "8", "--svg", str(svg)]
-    done = subprocess.run([*line, "--json"], capture_output=True, text=True, timeout=100, cwd=REPO)
+    done = subprocess.run([*line, "--json"], capture_output=True, text=True, timeout=200, cwd=REPO)
     assert done.returncode == 0 and done.stderr == "", done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
     assert found["jobs"]["completed"] == 22 and found["taken"]["reclaim"] >= 1
@@ -220,7 +220,7 @@ def test_progress_is_shown_to_a_person_only() -> None:
     try:
         done = subprocess.run(
             [rowlock, "simulate", "--generate", "jobs=20", "--nodes", "2"],
-            stdout=subprocess.PIPE, stderr=slave, timeout=100, cwd=REPO,
+            stdout=subprocess.PIPE, stderr=slave, timeout=200, cwd=REPO,
         )  # fmt: skip
         os.close(slave)
         shown = os.read(master, 1 << 16).decode()

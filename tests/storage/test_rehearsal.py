@@ -126,7 +126,7 @@ class SlowAdmission(AlwaysAdmit):
             self.threads.append(threading.current_thread().name)
             seen = len(list(self._read(self._view) or ()))
             self.begun.release()
-            assert self.go_on.acquire(timeout=60)
+            assert self.go_on.acquire(timeout=200)
             return {**obj, "data": {"seen": str(seen)}}
         return obj
 
@@ -146,12 +146,12 @@ def test_a_decision_counts_only_while_what_it_was_made_of_holds() -> None:
         creating = asyncio.ensure_future(store.create(CM, config("large", annotations={"a": LARGE})))
         while len(made) < 2:
             await asyncio.sleep(0)
-        assert await asyncio.to_thread(made[1].begun.acquire, timeout=60)
+        assert await asyncio.to_thread(made[1].begun.acquire, timeout=200)
         await store.create(CM, config("between"))  # the loop goes on, and what was read no longer holds
         made[1].go_on.release()
         while len(made) < 3:
             await asyncio.sleep(0)
-        assert await asyncio.to_thread(made[2].begun.acquire, timeout=60)
+        assert await asyncio.to_thread(made[2].begun.acquire, timeout=200)
         await store.create(kinds.SECRET, config("of no interest"))
         made[2].go_on.release()
         assert (await creating)["data"] == {"seen": "1"} and len(made) == 3

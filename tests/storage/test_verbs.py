@@ -320,7 +320,7 @@ class SlowPatches(AlwaysAdmit):
 
     def apply(self, kind: Any, current: Any, patch: Any, *args: Any, **more: Any) -> Object:
         self.begun.release()
-        assert self.go_on.acquire(timeout=60)
+        assert self.go_on.acquire(timeout=200)
         return super().apply(kind, current, patch, *args, **more)
 
 
@@ -334,7 +334,7 @@ def test_a_large_patch_is_made_beside_the_loop_of_the_newest_object() -> None:
         await store.create(CM, config("a"))
         patching = asyncio.ensure_future(store.patch(CM, "default", "a", {"data": {"mine": LARGE}}))
         for number in range(rehearsal.ATTEMPTS):
-            assert await asyncio.to_thread(patches.begun.acquire, timeout=60)
+            assert await asyncio.to_thread(patches.begun.acquire, timeout=200)
             current = await store.get(CM, "default", "a")
             await store.update(CM, {**current, "data": {**current.get("data", {}), f"theirs-{number}": "1"}})
             patches.go_on.release()

@@ -33,7 +33,7 @@ def draw_tenth() -> Point:
 
 
 def test_the_same_record_gives_the_same_point_in_another_process() -> None:
-    done = subprocess.run([sys.executable, "-c", DRAW], capture_output=True, text=True, check=True, timeout=100)
+    done = subprocess.run([sys.executable, "-c", DRAW], capture_output=True, text=True, check=True, timeout=200)
     assert done.stdout.strip() == str(draw_tenth())
 
 

@@ -65,7 +65,7 @@ def copy(bucket: str, directory: Path, url: str, secret: str = "", **more: str) 
         for one in container["env"]
     }
     environment = clean_environment(**variables, **more)
-    return subprocess.run([sys.executable, *arguments], env=environment, capture_output=True, text=True, timeout=100)
+    return subprocess.run([sys.executable, *arguments], env=environment, capture_output=True, text=True, timeout=200)
 
 
 @pytest.mark.parametrize("secret", ["", "the-key"], ids=["everybody may read it", "with a key"])

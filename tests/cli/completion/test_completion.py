@@ -94,7 +94,7 @@ def test_a_shell_completes(cluster: Cluster, shell: str, line: str, found: list[
         pytest.skip(f"{shell} is not installed: its completion is tried where it is")
     words = line.split()
     script = SHELLS[shell].format(program=words[0], words=line, last=len(words) - 1, line=line)
-    done = subprocess.run([path, "-c", script], env=cluster.env, capture_output=True, text=True, timeout=60)
+    done = subprocess.run([path, "-c", script], env=cluster.env, capture_output=True, text=True, timeout=200)
     assert done.stderr == ""
     assert done.stdout.split() == found
 
@@ -102,7 +102,7 @@ def test_a_shell_completes(cluster: Cluster, shell: str, line: str, found: list[
 def test_without_a_server_there_are_no_names_and_no_errors(tmp_path: Path) -> None:
     environment = {**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}", "ROWLOCK_DATA_DIR": str(tmp_path)}
     argv = ["rowlock", "__complete", "--", "logs", ""]
-    done = subprocess.run(argv, env=environment, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(argv, env=environment, capture_output=True, text=True, timeout=200)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 

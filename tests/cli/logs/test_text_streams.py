@@ -25,7 +25,7 @@ def read_from(sent: bytes) -> list[bytes]:
 
         server = threading.Thread(target=serve)
         server.start()
-        client = http.client.HTTPConnection("127.0.0.1", listener.getsockname()[1], timeout=30)
+        client = http.client.HTTPConnection("127.0.0.1", listener.getsockname()[1], timeout=200)
         lines = []
         try:
             client.request("GET", "/")

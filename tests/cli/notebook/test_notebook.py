@@ -114,10 +114,10 @@ def open_and_interrupt(cluster: Cluster, lab: Path) -> str:
     with subprocess.Popen(argv, cwd=lab, env=environment, stdout=subprocess.PIPE, text=True) as program:
         assert program.stdout is not None
         address = program.stdout.readline().strip()
-        with urllib.request.urlopen(address, timeout=30) as answer:
+        with urllib.request.urlopen(address, timeout=200) as answer:
             assert answer.read().decode() == str(lab)
         with pytest.raises(urllib.error.HTTPError) as refusal:
-            urllib.request.urlopen(address.partition("?")[0], timeout=30)
+            urllib.request.urlopen(address.partition("?")[0], timeout=200)
         refusal.value.close()
         program.send_signal(signal.SIGINT)
         assert program.wait(90) == 0

@@ -67,7 +67,7 @@ def verify(place: Path, *words: str, here: str = "", seed: str = KILLED_LATE, **
     argv = ["rowlock", "verify-resume", "--steps", "12", "--seed", seed, *words]
     argv = argv if "--" in words else [*argv, "--", sys.executable, "train.py"]
     env = environment(place) | variables
-    done = subprocess.run(argv, cwd=place, env=env, capture_output=True, text=True, timeout=100)
+    done = subprocess.run(argv, cwd=place, env=env, capture_output=True, text=True, timeout=200)
     assert not list((place / "tmp").iterdir())
     return done.returncode, done.stdout + done.stderr
 

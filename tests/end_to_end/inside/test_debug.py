@@ -80,7 +80,9 @@ def test_a_program_gets_what_is_typed_and_its_end_changes_nothing(place: Cluster
     program = kubectl()
     with running(place, "asked", "sleep", "100000", restartPolicy="Always") as pod:
         argv = (program, "debug", pod, *DEBUG, "-i", "-c", "look", "--", "sh")
-        done = subprocess.run(argv, env=place.env, input=b"echo $((40 + 2)); exit 3\n", capture_output=True, timeout=60)
+        done = subprocess.run(
+            argv, env=place.env, input=b"echo $((40 + 2)); exit 3\n", capture_output=True, timeout=200
+        )
         assert b"42" in done.stdout, done
         place.until(lambda: "terminated" in state_of(place, pod, "look"), "look to end")
         assert state_of(place, pod, "look")["terminated"]["exitCode"] == 3

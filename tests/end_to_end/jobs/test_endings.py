@@ -31,7 +31,7 @@ if __name__ == "__main__":
     signal.signal(signal.SIGTERM, lambda *_: stop.append(1))
     (place / "ready").touch()
     while not stop:
-        queue.get(timeout=60)
+        queue.get(timeout=200)
     for _ in range(6):
         queue.get(timeout=50)
     part = place / "part"
@@ -299,7 +299,7 @@ def rerun_on_save(stage: Stage) -> None:
             source.write("# another version\n")
         stage.cluster.until(stage.saved, "the program saves")
         run.send_signal(signal.SIGINT)
-        run.wait(timeout=60)
+        run.wait(timeout=200)
 
 
 def interrupt(stage: Stage) -> None:
@@ -317,7 +317,7 @@ def interrupt(stage: Stage) -> None:
     ) as run:
         stage.wait_until_ready()
         run.send_signal(signal.SIGINT)
-        run.wait(timeout=60)
+        run.wait(timeout=200)
 
 
 def stop_cluster(stage: Stage) -> None:

@@ -156,11 +156,11 @@ class Faces:
         origin = place.rstrip("/")
         headers = {"origin": origin, "content-type": "application/json"}
         asked = urllib.request.Request(f"{origin}/api/v1/ui/session", json.dumps({"code": code}).encode(), headers)
-        with urllib.request.urlopen(asked, timeout=60) as answer:
+        with urllib.request.urlopen(asked, timeout=200) as answer:
             cookie, key = answer.headers["set-cookie"].partition(";")[0], json.load(answer)["key"]
         feed = urllib.request.Request(f"{origin}/api/v1/ui/workloads", headers={"cookie": cookie, "x-rowlock-key": key})
         found: dict[str, str] = {}
-        with urllib.request.urlopen(feed, timeout=60) as events:
+        with urllib.request.urlopen(feed, timeout=200) as events:
             for line in events:
                 if line.startswith(b"data: [{"):
                     found |= {row["name"]: row["why"] for row in json.loads(line[6:])}

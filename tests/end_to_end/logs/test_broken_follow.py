@@ -59,7 +59,7 @@ def test_a_follower_is_told_that_the_server_has_gone(cluster: Cluster, number: s
             assert follower.stdout is not None and "line" in follower.stdout.readline()
         os.kill(cluster.pid, number)
         for line, follower in zip(commands, followers, strict=True):
-            _, said = follower.communicate(timeout=60)
+            _, said = follower.communicate(timeout=200)
             assert follower.returncode == 1, (line, said)
             assert "server" in said and len(said.strip().splitlines()) == 1, (line, said)
     finally:

@@ -9,6 +9,7 @@ import subprocess
 import time
 
 from tests.end_to_end.cluster import Cluster
+from tests.waiting import PATIENCE
 
 
 class Terminal:
@@ -24,7 +25,7 @@ class Terminal:
         )  # fmt: skip
         os.close(theirs)
 
-    def hear(self, words: bytes, seconds: float = 30) -> None:
+    def hear(self, words: bytes, seconds: float = PATIENCE) -> None:
         """Wait for words after those heard before."""
         deadline = time.monotonic() + seconds
         while words not in self.said:

@@ -25,7 +25,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 def piped(cluster: Cluster, text: bytes, *argv: str) -> str:
-    done = subprocess.run(["rowlock", "run", *argv], env=cluster.env, input=text, capture_output=True, timeout=60)
+    done = subprocess.run(["rowlock", "run", *argv], env=cluster.env, input=text, capture_output=True, timeout=200)
     assert done.returncode == 0, done.stderr
     return done.stdout.decode()
 
@@ -67,7 +67,7 @@ def test_who_pipes_into_a_job_that_reads_nothing_is_told(
     (tmp_path / "list").write_text("one\ntwo\n")
 
     def submit(command: tuple[str, ...], text: bytes) -> str:
-        done = subprocess.run(command, env=running.env, input=text, capture_output=True, timeout=60)
+        done = subprocess.run(command, env=running.env, input=text, capture_output=True, timeout=200)
         assert done.returncode == 0, done.stderr
         running.run("rowlock", "delete", "held")
         return done.stderr.decode()
@@ -154,7 +154,7 @@ def test_the_submitters_environment_goes_along_and_the_servers_does_not(running:
     names = ("FOO", "WANDB_API_KEY", "STARTED_THE_SERVER", "RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK")
     env = {**running.env, "FOO": "two words", "WANDB_API_KEY": "s3cr3t", "RANK": "7", "BASH_FUNC_f%%": "() { :; }"}
     argv = ["rowlock", "run", "-n", "2", "--name", "env", "--", "python", "-c", SHOW, *names]
-    done = subprocess.run(argv, env=env, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=60)
+    done = subprocess.run(argv, env=env, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=200)
     assert sorted(done.stdout.splitlines()) == [f"[rank {n}] two words s3cr3t - {n} 0 1 {n}" for n in range(2)]
     named = next(line for line in done.stderr.splitlines() if "goes along" in line)
     assert "s3cr3t" not in done.stderr and "--clean-env" in named
@@ -165,7 +165,7 @@ def test_the_submitters_environment_goes_along_and_the_servers_does_not(running:
     assert (owner["kind"], owner["name"]) == ("PyTorchJob", "env")
     clean = subprocess.run(
         ["rowlock", "run", "--rm", "--clean-env", "--", "python", "-c", SHOW, "FOO"], env=env, capture_output=True, text=True,
-        stdin=subprocess.DEVNULL, timeout=60,
+        stdin=subprocess.DEVNULL, timeout=200,
     )  # fmt: skip
     assert clean.stdout == "[rank 0] -\n"
 

@@ -53,5 +53,5 @@ def test_who_waits_for_the_gpus_of_a_failed_job_is_told_what_frees_them(cluster:
     for words in (("explain", "next"), ("why", "next")):
         assert sentence in cluster.run("rowlock", *words)
     cluster.run("rowlock", "delete", "kept")
-    out, _ = run.communicate(timeout=90)
+    out, _ = run.communicate(timeout=200)
     assert (run.returncode, out) == (0, "[rank 0] it runs\n")

@@ -39,7 +39,7 @@ def test_a_save_runs_the_job_again(cluster: Cluster, tmp_path: Path) -> None:
             elif line.startswith("Waiting until one of 2 source files"):
                 process.send_signal(signal.SIGINT)
                 break
-        rest = process.communicate(timeout=60)[0]
+        rest = process.communicate(timeout=200)[0]
     assert (process.returncode, rest) == (0, "")
     assert seen == {rate: {"[rank 0", "[rank 1"} for rate in "123"}
     runs = cluster.json("rowlock", "history", "--json")

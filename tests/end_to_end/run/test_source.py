@@ -51,7 +51,7 @@ def test_an_edit_reaches_no_rank_that_runs(running: Cluster, project: Path, tmp_
         began.read_bytes()
         (project / "model.py").write_text("VALUE = 2\n")
         go.write_text("")
-        said, told = process.communicate(timeout=60)
+        said, told = process.communicate(timeout=200)
     assert (process.returncode, said) == (0, b"[rank 0] 1 7\n"), told
     assert b"Written beside the source, in " in told and told.strip().endswith(b": result-0")
     assert sorted(path.name for path in project.iterdir() if path.name.startswith("result")) == []
@@ -87,6 +87,6 @@ def test_a_repository_within_is_said_to_be_in_place(running: Cluster, project: P
     subprocess.run(["git", "init", "-q", str(project / "library")], check=True)
     (project / "library" / "a.py").touch()
     argv = ["rowlock", "run", "--source", str(project), "--working-dir", str(project), "-d", "--", "true"]
-    done = subprocess.run(argv, env=running.env, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(argv, env=running.env, capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stderr
     assert "Not copied, because they are git repositories of their own: library. Edits" in done.stderr

@@ -36,7 +36,7 @@ def own_venv(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A virtual environment with the wheel of this tree, the packages that it needs, and one that only this one has."""
     place = tmp_path_factory.mktemp("own")
     command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(place)]
-    subprocess.run(command, cwd=REPO, check=True, capture_output=True, timeout=120)
+    subprocess.run(command, cwd=REPO, check=True, capture_output=True, timeout=200)
     venv.create(place / "venv", with_pip=False)
     (packages,) = (place / "venv" / "lib").glob("python*/site-packages")
     with zipfile.ZipFile(next(place.glob("*.whl"))) as wheel:
@@ -73,7 +73,7 @@ def test_a_working_directory_that_was_deleted_is_named(cluster: Cluster, tmp_pat
     gone = tmp_path / "gone"
     gone.mkdir()
     script = f'cd "{gone}" && rmdir "{gone}" && exec {line}'
-    done = subprocess.run(["sh", "-c", script], env=cluster.env, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(["sh", "-c", script], env=cluster.env, capture_output=True, text=True, timeout=200)
     assert done.returncode in (1, 2) and "Traceback" not in done.stderr
     if "--working-dir" in line:
         assert 'the working directory "x" does not exist on this machine' in done.stderr

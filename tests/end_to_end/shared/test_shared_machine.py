@@ -69,7 +69,7 @@ def ask(machine: Cluster, user: str, method: str, path: str, body: object = None
         pytest.skip("no interpreter that every user may run: /usr/bin/python3 is missing")
     done = subprocess.run(
         [interpreter, "-I", "-c", CLIENT, machine.env["ROWLOCK_SYSTEM_DIR"], method, path, text],
-        user=entry.pw_uid, group=entry.pw_gid, extra_groups=[], cwd="/", env={}, capture_output=True, text=True, timeout=60,
+        user=entry.pw_uid, group=entry.pw_gid, extra_groups=[], cwd="/", env={}, capture_output=True, text=True, timeout=200,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     code, _, answer = done.stdout.partition(" ")

@@ -96,7 +96,7 @@ class GuardedServer:
         url, _, authority = self.served.door(path)
         tls = ssl.create_default_context(cafile=str(authority))
         headers = {"Authorization": f"Bearer {token}"}
-        with httpx.Client(base_url=url, verify=tls, headers=headers, timeout=60) as client:
+        with httpx.Client(base_url=url, verify=tls, headers=headers, timeout=200) as client:
             return client.request(method, path, json=body)
 
     def workloads_of(self, token: str) -> list[str]:

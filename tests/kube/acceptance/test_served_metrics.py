@@ -63,7 +63,7 @@ def fetch(served: Cluster, token: str = "") -> httpx.Response:
     facts = json.loads((served.data / "server.json").read_text())
     token = token or (served.data / "token").read_text().strip()
     tls = ssl.create_default_context(cafile=str(served.data / "ca.crt"))
-    with httpx.Client(base_url=facts["url"], verify=tls, timeout=60) as client:
+    with httpx.Client(base_url=facts["url"], verify=tls, timeout=200) as client:
         return client.get("/metrics", headers={"Authorization": f"Bearer {token}"})
 
 

@@ -70,7 +70,7 @@ class Users:
     def ask(self, user: str, method: str, path: str, body: Any = None) -> httpx.Response:
         url, tls = self.facts()
         headers = {"Authorization": f"Bearer {self.tokens[user]}"}
-        with httpx.Client(base_url=url, verify=tls, headers=headers, timeout=60) as client:
+        with httpx.Client(base_url=url, verify=tls, headers=headers, timeout=200) as client:
             return client.request(method, path, json=body)
 
     def can(self, user: str, verb: str, resource: str, project: str) -> bool:
@@ -82,7 +82,7 @@ class Users:
         command = [f"{where}/kubectl", "--kubeconfig", str(self.plane.kubeconfig), "auth", "can-i", verb, plural]
         account = f"system:serviceaccount:default:{user}"
         flags = ("-n", f"runai-{project}", "--as", account, *((f"--subresource={part}",) if part else ()))
-        answer = subprocess.run([*command, *flags], capture_output=True, text=True, timeout=60)
+        answer = subprocess.run([*command, *flags], capture_output=True, text=True, timeout=200)
         assert answer.stdout.strip() in ("yes", "no"), answer.stderr
         return answer.stdout.strip() == "yes"
 

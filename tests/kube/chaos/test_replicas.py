@@ -61,7 +61,7 @@ def test_a_token_of_the_cluster_is_good_at_both(replicas: list[Cluster], kubecon
     for replica in replicas:
         facts = json.loads((replica.data / "server.json").read_text())
         tls = ssl.create_default_context(cafile=str(replica.data / "ca.crt"))
-        with httpx.Client(base_url=facts["url"], verify=tls, timeout=60) as client:
+        with httpx.Client(base_url=facts["url"], verify=tls, timeout=200) as client:
             good = client.get("/api/v1/workloads", headers={"Authorization": f"Bearer {token}"})
             assert good.status_code == 200, good.text
             assert client.get("/api/v1/workloads", headers={"Authorization": "Bearer no"}).status_code == 401

@@ -52,7 +52,7 @@ def test_an_engine_in_this_network_has_its_bridge_here(tmp_path: Path, engine: E
     async def whole() -> None:
         with await gateway(tmp_path, engine, "127.9").listen(0) as listener:
             assert listener.getsockname()[0] == "127.9.0.1"
-            with socket.create_connection(listener.getsockname(), timeout=60):
+            with socket.create_connection(listener.getsockname(), timeout=200):
                 pass
 
     asyncio.run(whole())

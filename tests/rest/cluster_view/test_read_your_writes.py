@@ -73,7 +73,7 @@ def test_a_get_after_ones_own_write_shows_it(engine: str) -> None:
         rest = RestApi(cast(Api, api), RestSettings(token=None, user="ana"), view=view)
         task = asyncio.create_task(rest.run())
         transport = httpx.ASGITransport(Starlette(routes=rest.routes))
-        async with httpx.AsyncClient(transport=transport, base_url="http://test", timeout=60) as client:
+        async with httpx.AsyncClient(transport=transport, base_url="http://test", timeout=200) as client:
             for number in range(0, SEEDS[engine], 4):
                 async with asyncio.TaskGroup() as writers:
                     for one in range(number, number + 4):

@@ -24,7 +24,7 @@ def test_two_hundred_submits_at_once_lose_and_double_nothing() -> None:
         rest = RestApi(store, RestSettings(user="ana"))
         running = asyncio.create_task(rest.run())
         transport = httpx.ASGITransport(app=Starlette(routes=rest.routes))
-        async with httpx.AsyncClient(transport=transport, base_url="http://test", timeout=120) as client:
+        async with httpx.AsyncClient(transport=transport, base_url="http://test", timeout=200) as client:
             made = await client.post("/api/v1/org-unit/projects", json={"name": "team-a"})
             project = made.json()["id"]
 

@@ -38,7 +38,7 @@ def test_of_many_jobs_at_one_moment_from_the_same_run_one_is_accepted() -> None:
         rest = RestApi(store, RestSettings(user="ana"))
         running = asyncio.create_task(rest.run())
         transport = httpx.ASGITransport(app=Starlette(routes=rest.routes))
-        async with httpx.AsyncClient(transport=transport, base_url="http://test", timeout=120) as client:
+        async with httpx.AsyncClient(transport=transport, base_url="http://test", timeout=200) as client:
             await client.post("/api/v1/org-unit/projects", json={"name": "team-a"})
             path = "/api/v1/workloads/distributed"
             suspended = await client.post(path, json=submission(name="stopped", annotations=FROM_FIRST, clusterId=""))
