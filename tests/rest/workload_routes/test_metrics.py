@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from tests.rest.conftest import World
+from tests.waiting import until
 
 from rowlock import kinds, objects
 from rowlock.api import DeleteOptions
@@ -225,7 +226,7 @@ def test_what_was_used_is_there_when_the_workload_is_gone(world: World) -> None:
     assert values["CPU_USAGE_CORES"] == ["5", "5", "1"], "pods that are gone count for the time in which they were"
     world.rest._context.pod_usage.pods.clear()  # type: ignore[union-attr]
     world.client.delete(f"{W}/distributed/{identity}")
-    world.until(lambda: world.client.get(f"{W}/{identity}").json().get("phase") == "Deleted")
+    until(lambda: world.client.get(f"{W}/{identity}").json().get("phase") == "Deleted", "the archive to know its end")
     code, values = ask(world, f"{W}/{identity}/metrics", "CPU_USAGE_CORES,POD_COUNT", 3)
     assert (code, values) == (207, {"CPU_USAGE_CORES": ["4", "4"], "POD_COUNT": []})
 
