@@ -128,7 +128,7 @@ class Chaos:
         ways |= {"raise": self.tell, "eat": self.tell}
         ways[way](name, way, rank)
         (here / "enough").touch()
-        self.cluster.run("rowlock", "wait", name, "--for=completed", "--timeout", "120s")
+        self.cluster.run("rowlock", "wait", name, "--for=completed", "--timeout", "200s")
         self.cluster.run("rowlock", "delete", name)
         with self._lock:
             self.done.append(way)

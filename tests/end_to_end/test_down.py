@@ -297,7 +297,7 @@ def test_down_says_what_runs_on_after_a_killed_server(cluster: Cluster) -> None:
     """ "No server is running" alone reads as if nothing ran."""
     cluster.up()
     cluster.run("rowlock", "run", "-d", "-n", "2", "--name", "left", "--", "sleep", "300")
-    cluster.run("rowlock", "wait", "left", "--for", "running", "--timeout", "60s")
+    cluster.run("rowlock", "wait", "left", "--for", "running", "--timeout", "200s")
     pid = json.loads((cluster.data / "server.json").read_text())["pid"]
     os.kill(pid, signal.SIGKILL)
     cluster.until(lambda: "No server is running" in cluster.run("rowlock", "down", code=None), "the server runs on")

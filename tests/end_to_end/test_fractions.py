@@ -17,7 +17,7 @@ def test_three_tenths_of_one_simulated_card(cluster: Cluster) -> None:
     cluster.run("rowlock", "image", "add", "/kubeflow/pytorch-dist-mnist:latest", "--host")
     script = WAITING.format(cluster.data.parent / "stop")
     cluster.run(*SUBMIT.format("dist-train1", 2).split(), script)
-    cluster.run("rowlock", "wait", "dist-train1", "--for", "running", "--timeout", "90s")
+    cluster.run("rowlock", "wait", "dist-train1", "--for", "running", "--timeout", "200s")
     pods = cluster.api("GET", "/api/v1/namespaces/runai-team-a/pods")["items"]
     assert len(pods) == 3
     for pod in pods:
@@ -51,4 +51,4 @@ def test_three_tenths_of_one_simulated_card(cluster: Cluster) -> None:
     cluster.until(explained, "dist-train2 says why it waits")
     assert "asks for: 0.8 GPUs" in text and "queue team-a: holds 0.3 GPUs" in text
     (cluster.data.parent / "stop").touch()
-    cluster.run("rowlock", "wait", "dist-train2", "--timeout", "90s")
+    cluster.run("rowlock", "wait", "dist-train2", "--timeout", "200s")

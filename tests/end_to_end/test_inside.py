@@ -25,7 +25,7 @@ def inside(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     with lent(home) as made:
         made.up()
         made.run("rowlock", "run", "-d", "--name", "trainer", "-n", "2", "--", "sh", "-c", SERVE.format(home))
-        made.run("rowlock", "wait", "trainer", "--for", "running", "--timeout", "60s")
+        made.run("rowlock", "wait", "trainer", "--for", "running", "--timeout", "200s")
         container = {"name": "main", "image": "rowlock.dev/host", "command": ["sleep", "100000"]}
         body = {"metadata": {"name": "alone"}, "spec": {"containers": [container], "terminationGracePeriodSeconds": 0}}
         made.api("POST", "/api/v1/namespaces/runai-default/pods", body)

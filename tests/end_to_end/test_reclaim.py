@@ -100,7 +100,7 @@ def told(story: Story, pods: int) -> None:
 
 
 def resumed(story: Story, pods: int, before: set[str]) -> None:
-    story.cluster.run("rowlock", "wait", "short", "-p", "b", "--timeout", "90s")
+    story.cluster.run("rowlock", "wait", "short", "-p", "b", "--timeout", "200s")
     story.cluster.until(lambda: story.running("a") == pods, "long runs again by itself")
     after = {p["metadata"]["uid"] for p in story.pods("a")}
     assert not after & before, "a gang is evicted whole: every pod is a new one"
@@ -133,7 +133,7 @@ def test_with_the_kubelet(cluster: Cluster) -> None:
     stop.touch()
     resumed(story, 2, before)
     (cluster.data.parent / "end").touch()
-    cluster.run("rowlock", "wait", "long", "-p", "a", "--timeout", "90s")
+    cluster.run("rowlock", "wait", "long", "-p", "a", "--timeout", "200s")
     for pod in story.pods("a"):
         cards = pod["metadata"]["annotations"]["rowlock.dev/devices"]
         assert cards in ("0", "1") and pod["status"]["phase"] == "Succeeded"

@@ -31,7 +31,7 @@ def test_what_flags_ask_for_is_in_the_pod(cluster: Cluster) -> None:
     ]
     program = PROGRAM.format(folder / "stop")
     cluster.run("runai", "submit", "t1", "-i", "rowlock.dev/host", *flags, "--command", "--", "sh", "-c", program)
-    cluster.run("rowlock", "wait", "t1", "--for", "running", "--timeout", "60s")
+    cluster.run("rowlock", "wait", "t1", "--for", "running", "--timeout", "200s")
     cluster.until(lambda: "none" in cluster.run("runai", "logs", "t1"), "the program has said everything")
     log = cluster.run("runai", "training", "logs", "t1").splitlines()
     assert log[:3] == ["from the repository", "home /home/job", "from the node"]
@@ -41,7 +41,7 @@ def test_what_flags_ask_for_is_in_the_pod(cluster: Cluster) -> None:
         "t1", "Training", "Running", "0.05",
     ]  # fmt: skip
     (folder / "stop").touch()
-    cluster.run("rowlock", "wait", "t1", "--timeout", "60s", code=None)
+    cluster.run("rowlock", "wait", "t1", "--timeout", "200s", code=None)
     cluster.run("runai", "delete", "job", "t1")
     claims = cluster.api("GET", "/api/v1/namespaces/runai-default/persistentvolumeclaims")["items"]
     assert [c["metadata"]["name"] for c in claims] == ["results"]
@@ -77,13 +77,13 @@ def test_a_job_that_asks_for_a_large_dev_shm_can_fill_more_than_the_default(clus
     place = {"projectId": project["id"], "clusterId": cluster.api("GET", "/api/v1/clusters")[0]["uuid"]}
     cluster.api("POST", "/api/v1/workloads/trainings", {"name": "rest", **place, "spec": spec})
     for name in ("v1", "v2", "rest", "run"):
-        cluster.run("rowlock", "wait", name, "--timeout", "60s")
+        cluster.run("rowlock", "wait", name, "--timeout", "200s")
     for name in ("v1", "v2", "rest"):
         assert said_by(name) == ["MiB: 200", "80 MiB written"], name
     half = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 21
     size, written = said_by("run")
     assert abs(int(size.partition(": ")[2]) - half) <= 1 and written == "80 MiB written"
-    cluster.run("rowlock", "wait", "default", "--timeout", "60s", code=1)
+    cluster.run("rowlock", "wait", "default", "--timeout", "200s", code=1)
     assert said_by("default")[0] == "MiB: 64" and "No space left on device" in said_by("default")[-1]
 
 

@@ -64,7 +64,7 @@ def test_a_crowd_beside_many_pods_keeps_nobody_waiting(tmp_path: Path) -> None:
     with lent(tmp_path) as cluster, ExitStack() as stack:
         cluster.run("bash", "-c", f"ulimit -n {FILES} && rowlock up -d --network rewrite --cpus-per-node 200")
         cluster.run("rowlock", "run", "-d", "-n", str(FILES // 4), "--name", "many", "--", "sleep", "600")
-        cluster.run("rowlock", "wait", "many", "--for", "running", "--timeout", "60s")
+        cluster.run("rowlock", "wait", "many", "--for", "running", "--timeout", "200s")
         for _ in range(FILES):
             with suppress(OSError):
                 stack.enter_context(socket.create_connection(_address(cluster), timeout=60))

@@ -53,7 +53,7 @@ def test_the_commands_work_over_another_cluster(served: Cluster, other_cluster: 
     assert served.run("rowlock", "kubeconfig", "--path").strip() == str(other_cluster)
     served.run("rowlock", "project", "create", "team-a")
     submit(served, "greets", "--clean-pod-policy=None")  # else a slower worker goes with its log
-    served.run("rowlock", "wait", "greets", "-p", "team-a", "--timeout", "60s")
+    served.run("rowlock", "wait", "greets", "-p", "team-a", "--timeout", "200s")
     served.until(
         lambda: "hello from 1" in served.run("rowlock", "logs", "greets", "-p", "team-a"), "the worker has written"
     )

@@ -49,7 +49,7 @@ def has_all(text: str, workers: int) -> bool:
 def test_logs_of_workers_that_went_with_the_master_are_kept(served: Cluster) -> None:
     """`cleanPodPolicy: Running` is runai's default: the operator deletes workers when the master has ended."""
     submit(served, "keeps", LAST + "[ $RANK = 0 ] || sleep 600; sleep 1")
-    served.run("rowlock", "wait", "keeps", "-p", "team-a", "--timeout", "60s")
+    served.run("rowlock", "wait", "keeps", "-p", "team-a", "--timeout", "200s")
     pods = "/api/v1/namespaces/runai-team-a/pods"
     served.until(lambda: len(served.api("GET", pods)["items"]) == 1, "the workers are gone")
     served.until(lambda: has_all(logs(served, "keeps"), 2), "every log is whole")
@@ -67,7 +67,7 @@ def test_who_is_killed_while_pods_go_finds_their_logs_again(served: Cluster, oth
     served.until(lambda: all(p.read_text().count("says") == 3 for p in following.glob("*/*.log")), "all have spoken")
     os.kill(served.pid, signal.SIGKILL)
     served.up("--kubeconfig", str(other_cluster))
-    served.run("rowlock", "wait", "killed", "-p", "team-a", "--timeout", "60s")
+    served.run("rowlock", "wait", "killed", "-p", "team-a", "--timeout", "200s")
     served.run("rowlock", "delete", "killed", "-p", "team-a")
     served.until(lambda: has_all(logs(served, "killed"), 2), "every log is whole")
     text = logs(served, "killed")
@@ -83,7 +83,7 @@ def test_a_program_that_was_started_again_has_an_attempt_for_each_start(served: 
         "runai", "training", "pytorch", "submit", "again", "-p", "team-a", "-i", "rowlock.dev/host", "--workers", "1",
         "--restart-policy", "OnFailure", "--master-restart-policy", "OnFailure", *command,
     )  # fmt: skip
-    served.run("rowlock", "wait", "again", "-p", "team-a", "--timeout", "60s")
+    served.run("rowlock", "wait", "again", "-p", "team-a", "--timeout", "200s")
     following = served.data / "archive" / "following"
     served.until(lambda: not list(following.glob("*/*.log")), "what was followed is in the archive")
     served.run("rowlock", "delete", "again", "-p", "team-a")

@@ -71,7 +71,7 @@ def expected(lines: list[str], rank: int) -> list[str]:
 def test_a_followed_log_goes_on_after_the_api_server_was_restarted(served: Cluster, node: Path) -> None:
     image = ("-i", "localhost/host:1", "--workers=1", "-p", "team-a")
     served.run("runai", "submit-dist", "pytorch", "counts", *image, "--", "sh", "-c", COUNTS)
-    served.run("rowlock", "wait", "counts", "-p", "team-a", "--for", "running", "--timeout", "120s")
+    served.run("rowlock", "wait", "counts", "-p", "team-a", "--for", "running", "--timeout", "200s")
     merged = Followed(served, "rowlock", "logs", "-f", "counts", "-p", "team-a")
     one = Followed(served, "runai", "logs", "counts", "-f", "-p", "team-a", "--pod", "counts-worker-0")
     followers = [merged, one]

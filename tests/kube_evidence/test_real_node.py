@@ -151,7 +151,7 @@ def test_the_readmes_job_trains_and_its_logs_outlive_it(served: Cluster) -> None
     served.run(
         "runai", "submit-pytorch", "--name", name, "--workers=1", "-g", "1", "-i", "ekink/training:1", "-p", "team-a"
     )  # fmt: skip
-    served.run("rowlock", "wait", name, "-p", "team-a", "--timeout", "120s")
+    served.run("rowlock", "wait", name, "-p", "team-a", "--timeout", "200s")
     served.until(lambda: "rank 1 of 2 has 3" in logs(served, name), "both ranks have spoken")
     assert "rank 0 of 2 has 3" in logs(served, name)
     assert "real-node" in served.run("runai", "describe", "job", name, "-p", "team-a")
@@ -174,7 +174,7 @@ def test_who_is_killed_as_the_master_ends_has_every_log(served: Cluster, node: P
     tell_to_end(served, "killed", "team-a", "master-0")
     os.kill(served.pid, signal.SIGKILL)
     served.up("--kubeconfig", str(node), "--scheduler", "own")
-    served.run("rowlock", "wait", "killed", "-p", "team-a", "--timeout", "60s")
+    served.run("rowlock", "wait", "killed", "-p", "team-a", "--timeout", "200s")
     served.run("rowlock", "delete", "killed", "-p", "team-a")
     said = [f"{rank} says {n}" for rank in range(wanted) for n in (1, 2, 3)]
 
@@ -213,7 +213,7 @@ def test_who_keeps_the_others_waiting_is_seen_from_inside_the_pods(served: Clust
     submit(served, "quiet", 1, f"echo here; {REST}")
     submit(served, "waits", 1, f"export WORLD_SIZE=3 {spied.replace(HANG, JOINS)}")
     for name in ("hangs", "quiet", "waits"):
-        served.run("rowlock", "wait", name, "-p", "team-a", "--for", "running", "--timeout", "120s")
+        served.run("rowlock", "wait", name, "-p", "team-a", "--for", "running", "--timeout", "200s")
     expected = "rank 1 (pod hangs-worker-0, node real-node) keeps the others waiting: it is at load (<string>:"
     served.until(lambda: expected in why(served, "hangs"), lambda: why(served, "hangs", "--stacks"), 60)
     text = why(served, "hangs", "--stacks")
@@ -279,7 +279,7 @@ def test_pods_without_py_spy_are_seen_from_a_debug_container(node: Path, tmp_pat
         served.run("rowlock", "project", "create", "team-a", code=None)
         for name in ("bare", "second"):
             submit(served, name, 1, f"exec {REPO}/.venv/bin/python -c '{HANG}'")
-            served.run("rowlock", "wait", name, "-p", "team-a", "--for", "running", "--timeout", "120s")
+            served.run("rowlock", "wait", name, "-p", "team-a", "--for", "running", "--timeout", "200s")
         enforce = ("label", "namespace", "runai-team-a", "--overwrite", "pod-security.kubernetes.io/enforce=baseline")
         kubectl(node, *enforce)
         refused = why(served, "bare")
@@ -305,7 +305,7 @@ def test_torchs_error_file_is_read_through_the_pod(served: Cluster) -> None:
     """From a container that runs, and from the status of one that ended: of a long report the end."""
     spied = f"PATH={REPO}/.venv/bin:$PATH; export PATH TORCHELASTIC_ERROR_FILE=/dev/termination-log"
     submit(served, "fails-late", 1, f"[ $RANK = 0 ] && {{ {REST}; exit; }}; {spied}; exec python -c '{FAILS}'")
-    served.run("rowlock", "wait", "fails-late", "-p", "team-a", "--for", "running", "--timeout", "120s")
+    served.run("rowlock", "wait", "fails-late", "-p", "team-a", "--for", "running", "--timeout", "200s")
     expected = "rank 1 (pod fails-late-worker-0, node real-node) has failed and does not end: ValueError: bad batch"
     served.until(lambda: expected in why(served, "fails-late"), lambda: why(served, "fails-late", "--stacks"), 60)
     tell_to_end(served, "fails-late", "team-a", "worker-0")
@@ -434,7 +434,7 @@ def test_what_happens_to_the_node_is_said(served: Cluster, node: Path) -> None:
     """It is drained, and opened again; then its kubelet stops to answer."""
     on_node = ("--image", "localhost/host:1", "-p", "team-a", "-g", "1")
     served.run("rowlock", "run", "-d", *on_node, "--name", "moved", "--", "sh", "-c", ENDS_ON_TERM)
-    running = ("rowlock", "wait", "moved", "-p", "team-a", "--for", "running", "--timeout", "120s")
+    running = ("rowlock", "wait", "moved", "-p", "team-a", "--for", "running", "--timeout", "200s")
     served.run(*running)
     kubelet = next(
         one["pid"] for one in json.loads((node.parent / "pids.json").read_text()) if one["name"] == "kubelet"
@@ -470,7 +470,7 @@ def test_a_worker_that_came_late_holds_nothing_after_the_job(served: Cluster) ->
         "rowlock", "run", "-d", "--image", "localhost/host:1", "-p", "team-a", "--nnodes", "2", "-g", "1", "--name", "brief",
         "--", "sh", "-c", f"[ $RANK = 0 ] || {{ {REST}; }}",
     )  # fmt: skip
-    served.run("rowlock", "wait", "brief", "-p", "team-a", "--timeout", "120s")
+    served.run("rowlock", "wait", "brief", "-p", "team-a", "--timeout", "200s")
     served.until(lambda: set(states(served, "team-a").values()) <= {"Succeeded"}, "nothing runs any more", 120)
     assert conditions(served, "team-a", "brief").get("Succeeded") == "True"
     served.run("rowlock", "delete", "brief", "-p", "team-a")
@@ -505,7 +505,7 @@ def evict_and_resume(served: Cluster, code: int) -> None:
     assert not first & running() and conditions(served, LENDER, name).get("Failed") != "True"
     for rank in ("master-0", "worker-0"):
         tell_to_end(served, name, LENDER, rank)
-    served.run("rowlock", "wait", name, "-p", LENDER, "--timeout", "60s")
+    served.run("rowlock", "wait", name, "-p", LENDER, "--timeout", "200s")
     assert "Succeeded" in served.run("runai", "describe", "job", name, "-p", LENDER)
     served.run("rowlock", "delete", name, "-p", LENDER)
 
@@ -528,7 +528,7 @@ TF_PROGRAM = "import json, os; task = json.loads(os.environ['TF_CONFIG'])['task'
 
 def follow_to_its_end(served: Cluster, name: str, *said: str) -> None:
     """Wait for the job, read its logs, and delete it, all with the words of the seeds."""
-    served.run("rowlock", "wait", name, "-p", "team-a", "--timeout", "120s")
+    served.run("rowlock", "wait", name, "-p", "team-a", "--timeout", "200s")
     served.until(lambda: all(line in logs(served, name) for line in said), f"{name} has said {said}")
     assert "Succeeded" in served.run("runai", "describe", "job", name, "-p", "team-a")
     served.run("runai", "delete", "job", name, "-p", "team-a")

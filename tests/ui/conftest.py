@@ -97,7 +97,7 @@ def chromium() -> Iterator[Any]:
         from playwright.sync_api import expect, sync_playwright
     except ImportError:
         pytest.skip("playwright is not installed: `make ui-test` installs it")
-    expect.set_options(timeout=40_000)  # milliseconds, as for everything else: a busy machine is no failure
+    expect.set_options(timeout=100_000)  # milliseconds, as for everything else: a busy machine is no failure
     with sync_playwright() as playwright:
         flags = ["--no-sandbox"] if os.geteuid() == 0 else []
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=flags)
@@ -135,7 +135,7 @@ def ui(request: pytest.FixtureRequest, chromium: Any, tmp_path: Path) -> Iterato
         made_site = embedded_site(tmp_path)
     with made_site as site:
         context = chromium.new_context(viewport={"width": 1280, "height": 800}, reduced_motion="reduce")
-        context.set_default_timeout(40_000)
+        context.set_default_timeout(100_000)
         made = Ui(site, context, None, [])
         made.page = made.open_page()
         made.page.goto(site.address())

@@ -109,7 +109,7 @@ def test_rowlocks_commands_show_a_job_as_a_workload_with_ranks(machine: Cluster)
     script = "echo number $JOB_COMPLETION_INDEX; sleep 1000"
     gang = {"completions": 2, "parallelism": 2, "completionMode": "Indexed"}
     machine.api("POST", JOBS, batch_job("shown", "sh", "-c", script, gpus=1, **gang))
-    machine.run("rowlock", "wait", "shown", "--for", "running", "--timeout", "60s")
+    machine.run("rowlock", "wait", "shown", "--for", "running", "--timeout", "200s")
     machine.api("POST", JOBS, batch_job("waits", "sleep", "1000", gpus=1, **gang))
     machine.until(lambda: "held by shown" in machine.run("rowlock", "why", "waits"), "the reason to be told")
     listed = {row["name"]: row["phase"] for row in machine.json("rowlock", "list", "--json")}
@@ -122,10 +122,10 @@ def test_rowlocks_commands_show_a_job_as_a_workload_with_ranks(machine: Cluster)
     machine.until(lambda: not pods_of(machine, "shown"), "the pods to go")
     ends = "was stopped (suspend: its job was suspended)"
     machine.until(lambda: machine.run("rowlock", "why", "shown").count(ends) == 2, "the ends of its pods to be told")
-    machine.run("rowlock", "wait", "waits", "--for", "running", "--timeout", "60s")
+    machine.run("rowlock", "wait", "waits", "--for", "running", "--timeout", "200s")
     machine.run("rowlock", "delete", "waits")
     machine.run("rowlock", "resume", "shown")
-    machine.run("rowlock", "wait", "shown", "--for", "running", "--timeout", "60s")
+    machine.run("rowlock", "wait", "shown", "--for", "running", "--timeout", "200s")
     machine.run("rowlock", "delete", "shown")
     machine.until(lambda: "waits" in machine.run("rowlock", "history"), "the history to know it")
     machine.until(lambda: not pods_of(machine, "shown"), "the pods to go")

@@ -285,7 +285,7 @@ def test_a_helper_that_outlives_the_program_is_told_in_one_sentence(faces: Faces
     faces.cluster.until(
         lambda: faces.workload(name)["phaseMessage"].startswith(ended), lambda: str(faces.workload(name))
     )
-    faces.cluster.run("rowlock", "wait", name, "--for", "running", "--timeout", "60s")
+    faces.cluster.run("rowlock", "wait", name, "--for", "running", "--timeout", "200s")
     told = faces.now(name)
     sentence = told["why"]
     assert sentence.startswith(ended)

@@ -61,7 +61,7 @@ def held(machine: Cluster) -> str:
 def test_two_pods_share_a_card_and_two_more_wait(machine: Cluster, kind: str) -> None:
     first, second = f"shares-{kind.lower()}", f"waits-{kind.lower()}"
     submit(machine, kind, first, {"gpu-fraction": "0.4"}, 2)
-    machine.run("rowlock", "wait", first, "--for", "running", "--timeout", "120s")
+    machine.run("rowlock", "wait", first, "--for", "running", "--timeout", "200s")
     pods = machine.api("GET", PODS)["items"]
     marks = [pod["metadata"]["annotations"] for pod in pods]
     assert [(m["gpu-fraction"], m["rowlock.dev/devices"], m["received-resource-type"]) for m in marks] == [
@@ -80,7 +80,7 @@ def test_two_pods_share_a_card_and_two_more_wait(machine: Cluster, kind: str) ->
         lambda: machine.run("rowlock", "explain", second),
     )
     machine.run("rowlock", "delete", first)
-    machine.run("rowlock", "wait", second, "--for", "running", "--timeout", "120s")
+    machine.run("rowlock", "wait", second, "--for", "running", "--timeout", "200s")
     machine.run("rowlock", "delete", second)
     machine.until(lambda: not machine.api("GET", PODS)["items"], "the pods to go")
 
@@ -89,7 +89,7 @@ def test_two_pods_share_a_card_and_two_more_wait(machine: Cluster, kind: str) ->
 def test_memory_of_a_card(machine: Cluster, kind: str) -> None:
     name = f"memory-{kind.lower()}"
     submit(machine, kind, name, {"gpu-memory": "1024"}, 2)
-    machine.run("rowlock", "wait", name, "--for", "running", "--timeout", "120s")
+    machine.run("rowlock", "wait", name, "--for", "running", "--timeout", "200s")
     marks = [pod["metadata"]["annotations"] for pod in machine.api("GET", PODS)["items"]]
     assert [(m["gpu-memory"], m["rowlock.dev/devices"]) for m in marks] == [("1024", "0")] * 2
     machine.run("rowlock", "delete", name)

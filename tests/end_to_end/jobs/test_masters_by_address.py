@@ -60,7 +60,7 @@ def test_the_second_worker_reaches_the_first(cluster: Cluster, tmp_path: Path) -
         "spec": {"paddleReplicaSpecs": {"Worker": worker}},
     }
     cluster.api("POST", "/apis/kubeflow.org/v1/namespaces/runai-default/paddlejobs", body)
-    cluster.run("rowlock", "wait", "two", "--timeout", "90s", code=None)
+    cluster.run("rowlock", "wait", "two", "--timeout", "200s", code=None)
     said = cluster.run("rowlock", "logs", "two")
     address = cluster.api("GET", "/api/v1/namespaces/runai-default/pods/two-worker-1")["status"]["podIP"]
     assert said.count(f"urllib from {address}") == said.count(f"httpx from {address}") == 2, said

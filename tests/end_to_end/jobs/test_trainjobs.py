@@ -62,7 +62,7 @@ def gone(machine: Cluster, name: str) -> None:
 
 def test_a_trainjob_is_one_workload_from_its_start_to_its_history(machine: Cluster, tmp_path: Path) -> None:
     apply(machine, tmp_path / "objects.json", train_job("shown", SPEAK))
-    machine.run("rowlock", "wait", "shown", "--for", "running", "--timeout", "120s")
+    machine.run("rowlock", "wait", "shown", "--for", "running", "--timeout", "200s")
     assert listed(machine) == {"shown": "Running"}
     machine.until(lambda: "[rank 1] number 1" in machine.run("rowlock", "logs", "shown"), "the programs to speak")
     assert "2 running, 0 pending" in machine.run("rowlock", "describe", "shown")
@@ -72,7 +72,7 @@ def test_a_trainjob_is_one_workload_from_its_start_to_its_history(machine: Clust
     machine.until(lambda: listed(machine) == {"shown": "Stopped"}, "it to be stopped", 120)
     gone(machine, "shown")
     machine.run("rowlock", "resume", "shown")
-    machine.run("rowlock", "wait", "shown", "--for", "running", "--timeout", "120s")
+    machine.run("rowlock", "wait", "shown", "--for", "running", "--timeout", "200s")
     machine.until(lambda: "[rank 0] number 0" in machine.run("rowlock", "logs", "shown"), "the programs to speak")
     machine.run("rowlock", "delete", "shown")
     gone(machine, "shown")
@@ -86,7 +86,7 @@ def test_a_trainjob_is_one_workload_from_its_start_to_its_history(machine: Clust
 def test_a_jobset_numbers_the_ranks_of_all_its_jobs(machine: Cluster, tmp_path: Path) -> None:
     apply(machine, tmp_path / "objects.json", job_set("ranks", SPEAK, w=2), job_set("roles", SPEAK, a=1, b=2))
     for name in ("ranks", "roles"):
-        machine.run("rowlock", "wait", name, "--for", "running", "--timeout", "120s")
+        machine.run("rowlock", "wait", name, "--for", "running", "--timeout", "200s")
     assert listed(machine) == {"ranks": "Running", "roles": "Running"}
     machine.until(lambda: machine.run("rowlock", "logs", "ranks").count("number") == 4, "the programs to speak")
     assert sorted(machine.run("rowlock", "logs", "ranks").splitlines()) == [
@@ -102,7 +102,7 @@ def test_a_jobset_numbers_the_ranks_of_all_its_jobs(machine: Cluster, tmp_path: 
     ends = "was stopped (suspend: its job was suspended)"
     machine.until(lambda: machine.run("rowlock", "why", "ranks").count(ends) == 4, "the ends of its pods to be told")
     machine.run("rowlock", "resume", "ranks")
-    machine.run("rowlock", "wait", "ranks", "--for", "running", "--timeout", "120s")
+    machine.run("rowlock", "wait", "ranks", "--for", "running", "--timeout", "200s")
     for name in ("ranks", "roles"):
         machine.run("rowlock", "delete", name)
         gone(machine, name)
@@ -129,14 +129,14 @@ def test_a_rank_that_fails_is_named_for_its_workload(machine: Cluster, tmp_path:
 def test_labels_alone_make_no_pod_a_part(machine: Cluster, tmp_path: Path) -> None:
     """A Job with the labels of a set's, and no owner, is a workload of its own."""
     apply(machine, tmp_path / "objects.json", job_set("real", SPEAK, w=1))
-    machine.run("rowlock", "wait", "real", "--for", "running", "--timeout", "120s")
+    machine.run("rowlock", "wait", "real", "--for", "running", "--timeout", "200s")
     labels = {"jobset.sigs.k8s.io/jobset-name": "real", "jobset.sigs.k8s.io/replicatedjob-name": "w"}
     container = {"name": "main", "image": "rowlock.dev/host", "command": ["sleep", "1000"]}
     pod = {"restartPolicy": "Never", "terminationGracePeriodSeconds": 0, "containers": [container]}
     template = {"metadata": {"labels": labels}, "spec": pod}
     job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "forged", "labels": labels}}
     apply(machine, tmp_path / "objects.json", {**job, "spec": {"template": template}})
-    machine.run("rowlock", "wait", "forged", "--for", "running", "--timeout", "120s")
+    machine.run("rowlock", "wait", "forged", "--for", "running", "--timeout", "200s")
     assert listed(machine) == {"real": "Running", "forged": "Running"}
     assert "2 running, 0 pending" in machine.run("rowlock", "describe", "real")
     for name in ("forged", "real"):
@@ -252,6 +252,6 @@ def test_what_keeps_a_trainjob_from_having_pods_is_told(machine: Cluster, tmp_pa
             )
     finally:
         machine.api("DELETE", f"/api/v1/namespaces/{SPACE}/resourcequotas/none")
-    machine.run("rowlock", "wait", "refused", "--for", "running", "--timeout", "120s")
+    machine.run("rowlock", "wait", "refused", "--for", "running", "--timeout", "200s")
     machine.run("rowlock", "delete", "refused")
     gone(machine, "refused")

@@ -40,7 +40,7 @@ except ServerUnreachable as error:
 def test_a_follower_is_told_that_the_server_has_gone(cluster: Cluster, number: signal.Signals) -> None:
     cluster.up()
     cluster.run("rowlock", "run", "-d", "--name", "tick", "--", "sh", "-c", TICKS)
-    cluster.run("rowlock", "wait", "tick", "--for", "running", "--timeout", "60s")
+    cluster.run("rowlock", "wait", "tick", "--for", "running", "--timeout", "200s")
     commands = (
         ("rowlock", "logs", "-f", "tick"),
         ("rowlock", "logs", "-f", "tick", "--rank", "0"),

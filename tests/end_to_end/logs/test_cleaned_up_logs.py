@@ -26,7 +26,7 @@ def test_the_launcher_is_in_the_log_when_all_pods_are_gone(cluster: Cluster, tmp
     cluster.api(
         "POST", path, {"apiVersion": "kubeflow.org/v1", "kind": "MPIJob", "metadata": {"name": "mpi"}, "spec": spec}
     )
-    cluster.run("rowlock", "wait", "mpi", "--for=completed", "--timeout", "60s")
+    cluster.run("rowlock", "wait", "mpi", "--for=completed", "--timeout", "200s")
     pods = "/api/v1/namespaces/runai-default/pods"
     cluster.until(lambda: not cluster.api("GET", pods)["items"], "the pods to be gone")
     assert sorted(cluster.run("rowlock", "logs", "mpi").splitlines()) == [

@@ -27,7 +27,7 @@ def pod(name: str, gpus: int = 0, scheduler: str = "", memory: int = 0) -> dict[
 def test_a_pod_that_waits_for_gpus_is_explained(cluster: Cluster) -> None:
     cluster.up("--simulated-gpus", "4")
     cluster.run("rowlock", "run", "-d", "--name", "train", "-g", "2", "--", "sleep", "600")
-    cluster.run("rowlock", "wait", "train", "--for", "running", "--timeout", "60s")
+    cluster.run("rowlock", "wait", "train", "--for", "running", "--timeout", "200s")
     cluster.api("POST", PODS, pod("shell", gpus=1))
     cluster.until(lambda: cluster.api("GET", f"{PODS}/shell")["spec"].get("nodeName"), "the first pod has a node")
     for scheduler in ("", "kai-scheduler"):

@@ -13,7 +13,7 @@ def test_a_rank_that_failed_is_named_though_the_job_completed(cluster: Cluster, 
     over = tmp_path / "over"
     program = f'test "$RANK" = 0 && exit 0; until test -e {over}; do sleep 0.05; done; exit 3'
     cluster.run("rowlock", "run", "-d", "--name", "mixed", "-n", "2", "--", "sh", "-c", program)
-    cluster.run("rowlock", "wait", "mixed", "--timeout", "60s")
+    cluster.run("rowlock", "wait", "mixed", "--timeout", "200s")
     over.touch()
     cluster.until(
         lambda: "before that: rank 1" in cluster.run("rowlock", "history"),

@@ -127,7 +127,7 @@ def test_what_cannot_be_as_it_was(running: Cluster, project: Path, tmp_path: Pat
     spec = {"pytorchReplicaSpecs": {"Master": {"replicas": 1, "template": {"spec": pod}}}}
     job = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": {"name": "applied"}, "spec": spec}
     running.api("POST", "/apis/kubeflow.org/v1/namespaces/runai-default/pytorchjobs", job)
-    running.run("rowlock", "wait", "applied", "--timeout", "60s")
+    running.run("rowlock", "wait", "applied", "--timeout", "200s")
     assert "so no request of it was kept: apply its manifest again" in run(running, project, "rerun", "applied", code=1)
     manifest = running.json("rowlock", "show", "applied", "--json")["manifest"]
     assert manifest["kind"] == "PyTorchJob" and manifest["metadata"]["name"] == "applied"

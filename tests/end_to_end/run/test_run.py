@@ -198,7 +198,7 @@ def test_a_job_of_either_runai_that_has_failed_leaves_no_pod_in_a_loop(running: 
     name = f"loops-{len(words)}"
     line = ("runai", *words.split(), name, "--workers", "1", "-i", "rowlock.dev/host", "--backoff-limit", "1")
     running.run(*line, "--", "sh", "-c", "exit 3")
-    running.run("rowlock", "wait", name, "--for", "Failed", "--timeout", "60s")
+    running.run("rowlock", "wait", name, "--for", "Failed", "--timeout", "200s")
     running.until(lambda: not pods_at_work(running, name), "the failed job to hold nothing")
     running.run("rowlock", "delete", name)
 
@@ -234,7 +234,7 @@ def test_a_server_in_the_foreground_says_what_goes_on_without_it(running: Cluste
         try:
             assert server.stdout is not None and server.stdout.readline().startswith("rowlock serves https://")
             other.run("rowlock", "run", "-d", "--name", "long", "--", *LONG)
-            other.run("rowlock", "wait", "long", "--for", "running", "--timeout", "90s")
+            other.run("rowlock", "wait", "long", "--for", "running", "--timeout", "200s")
             server.send_signal(signal.SIGINT)
             assert "1 pod keeps running: `rowlock up` finds it" in server.stdout.read() and server.wait(90) == 0
         finally:

@@ -81,7 +81,7 @@ def test_a_stopped_sweep_makes_no_further_runs(cluster: Cluster, tmp_path: Path)
     cluster.until(lambda: "slow-0" in cluster.run("rowlock", "list"), "the first run was made")
     cluster.run("rowlock", "sweep", "stop", "slow")
     gate.touch()
-    cluster.run("rowlock", "wait", "slow-0", "--timeout", "100s")
+    cluster.run("rowlock", "wait", "slow-0", "--timeout", "200s")
     assert cluster.json("rowlock", "sweep", "list", "--json")[0]["runs"]["begun"] == 1
     assert "slow-1" not in cluster.run("rowlock", "list")
     cluster.run("rowlock", "sweep", "resume", "slow")
@@ -118,12 +118,12 @@ def test_runs_that_fall_behind_are_stopped_early(cluster: Cluster, tmp_path: Pat
     cluster.until(lambda: {phases()[x] for x in behind} == {"Stopped"}, lambda: f"six are stopped: {phases()}", 240)
     assert "Its sweep stopped it early: after" in cluster.run("rowlock", "explain", "race-8")
     gate.touch()
-    assert "stopped early" in cluster.run("rowlock", "sweep", "wait", "race", "--timeout", "100s")
+    assert "stopped early" in cluster.run("rowlock", "sweep", "wait", "race", "--timeout", "200s")
     shown = cluster.json("rowlock", "sweep", "show", "race", "--json")
     assert (shown["best"], shown["phase"], shown["entries"][0]["phase"]) == (0, "Completed", "Completed")
     assert "Best: race-0, loss" in cluster.run("rowlock", "sweep", "show", "race")
     cluster.run("rowlock", "resume", "race-8")
-    cluster.run("rowlock", "wait", "race-8", "--timeout", "100s")  # who is resumed goes on to its end
+    cluster.run("rowlock", "wait", "race-8", "--timeout", "200s")  # who is resumed goes on to its end
 
 
 @pytest.mark.timeout(900)

@@ -91,7 +91,7 @@ def test_each_runs_as_who_he_is_and_sees_his_own(machine: Cluster) -> None:
     code, answer = ask(machine, ANA, "POST", "/api/v1/workloads/distributed", job)
     assert code == 202, answer
     identity = json.loads(answer)["workloadId"]
-    machine.run("rowlock", "wait", "mine", "-p", "one", "--timeout", "60s", code=None)
+    machine.run("rowlock", "wait", "mine", "-p", "one", "--timeout", "200s", code=None)
     log = machine.run("rowlock", "logs", "mine", "-p", "one")
     assert f"[rank 0] {uid}\n" in log and "ermission denied" in log
     assert ask(machine, ANA, "GET", f"/api/v1/workloads/{identity}/logs")[0] == 200
@@ -116,7 +116,7 @@ def test_nobody_leads_around_his_account(machine: Cluster) -> None:
     namespace["metadata"]["annotations"]["rowlock.dev/unix-account"] = "root uid=0 gid=0 groups=0"
     assert ask(machine, BOB, "PUT", "/api/v1/namespaces/runai-two", namespace)[0] == 403
     machine.run("rowlock", "run", "-d", "-p", "two", "--name", "sleeps", "--", "sleep", "600")
-    machine.run("rowlock", "wait", "sleeps", "-p", "two", "--for", "Running", "--timeout", "60s")
+    machine.run("rowlock", "wait", "sleeps", "-p", "two", "--for", "Running", "--timeout", "200s")
     uid = pwd.getpwnam(BOB).pw_uid
     assert machine.run("rowlock", "exec", "-p", "two", "sleeps", "--", "id", "-u").split() == [str(uid)]
     machine.run("rowlock", "delete", "-p", "two", "sleeps")

@@ -87,7 +87,7 @@ def wait_until_followed(replicas: list[Cluster], name: str) -> None:
 def end(replica: Cluster, name: str, mark: Path) -> None:
     """The master ends, its workers are deleted, and then the job."""
     mark.touch()
-    replica.run("rowlock", "wait", name, "-p", "team-a", "--timeout", "60s")
+    replica.run("rowlock", "wait", name, "-p", "team-a", "--timeout", "200s")
     replica.run("rowlock", "delete", name, "-p", "team-a")
 
 
@@ -144,7 +144,7 @@ def test_who_stops_in_order_hands_over_at_once(replicas: list[Cluster], tmp_path
     submit(leader, "ends", tmp_path / "ends")
     wait_until_followed(replicas, "ends")
     (tmp_path / "ends").touch()
-    leader.run("rowlock", "wait", "ends", "-p", "team-a", "--timeout", "60s")
+    leader.run("rowlock", "wait", "ends", "-p", "team-a", "--timeout", "200s")
     leader.run("rowlock", "down", "--yes")
     submit(other, "later", tmp_path / "later")
     wait_until_followed([other], "later")

@@ -37,7 +37,7 @@ def test_the_runs_of_a_sweep_are_sorted_and_drawn(ui: Ui) -> None:
     program.write_text(LEARNS)
     space = ("--param", "lr=0.001,0.1", "--param", "optimizer=adam,sgd")
     submit(ui, "tune", *space, "--max-parallel", "2", "--", "python", str(program), "{lr}", "{optimizer}")
-    ui.cluster.run("rowlock", "sweep", "wait", "tune", "-p", "team-a", "--timeout", "150s")
+    ui.cluster.run("rowlock", "sweep", "wait", "tune", "-p", "team-a", "--timeout", "200s")
     listed = page.get_by_role("table", name="Sweeps").get_by_role("row", name="tune")
     expect(listed).to_contain_text("4 of 4")
     expect(listed).to_contain_text("Completed")
