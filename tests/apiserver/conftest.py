@@ -123,7 +123,7 @@ def serving(directory: Path) -> Iterator[Running]:
     harness = Harness(directory)
     thread = threading.Thread(target=lambda: asyncio.run(harness.main()), daemon=True)
     thread.start()
-    assert harness.ready.wait(20), "the test server did not start"
+    assert harness.ready.wait(200), "the test server did not start"
     assert harness.running is not None
     try:
         yield harness.running

@@ -97,7 +97,7 @@ def test_logs_are_taken_in_wherever_the_server_died(tmp_path: Path) -> None:
         async with working(tmp_path, spool=spool) as archive:
             archive.watch_spool(spool / ".earlier")
             archive.take_logs(str(earlier))
-            assert await archive.settle(20)
+            assert await archive.settle(200)
             while len(records := await archive.read(database.read_logs, "u-1")) < 3:
                 await asyncio.sleep(0.01)
             by_run = {(r.pod, r.number): r for r in records}
@@ -124,7 +124,7 @@ def test_a_log_that_lost_its_beginning_begins_with_a_line(tmp_path: Path) -> Non
     async def body() -> None:
         async with working(tmp_path) as archive:
             archive.take_logs(str(directory))
-            await archive.settle(10)
+            assert await archive.settle(200)
             (record,) = await archive.read(database.read_logs, "u-1")
             assert await the_log(archive, record) == ["whole"]
 
@@ -141,7 +141,7 @@ def test_what_is_no_log_is_left_alone(tmp_path: Path, make: Callable[[Path], Non
     async def body() -> None:
         async with working(tmp_path) as archive:
             archive.take_logs(str(directory))
-            assert await archive.settle(10)
+            assert await archive.settle(200)
             assert [r.container for r in await archive.read(database.read_logs, "u-1")] == ["main"]
 
     asyncio.run(body())
@@ -173,7 +173,7 @@ def test_a_full_disk_is_said_once_and_heals(
             full.clear()
             while archive.problem:
                 await asyncio.sleep(0.01)
-            assert await archive.settle(10)
+            assert await archive.settle(200)
             assert len(await archive.read(database.read_headers)) == 1
             assert len(await archive.read(database.read_logs, "u-1")) == 1
 

@@ -88,7 +88,7 @@ def test_a_leader_whose_disk_takes_nothing_lets_another_one_write(tmp_path: Path
             full.add("a")
             await until(lambda: b.archive.is_leading)
             assert not a.archive.is_leading
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(200):
                 while "b-0" not in await phases(b.archive):
                     await asyncio.sleep(0.01)
             full.clear()

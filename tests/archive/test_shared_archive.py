@@ -75,13 +75,13 @@ async def server(
 
 
 async def phases(archive: SharedArchive) -> dict[str, str]:
-    assert await archive.settle(20), archive.problem
+    assert await archive.settle(200), archive.problem
     return {record.uid: record.phase for record in await archive.read(database.read_headers)}
 
 
 async def put(archive: SharedArchive, uid: str, phase: str = "Running") -> None:
     archive.put(f"run/{uid}", database.put_run(run_record(uid, phase=phase)))
-    assert await archive.settle(20), archive.problem
+    assert await archive.settle(200), archive.problem
 
 
 def followed(directory: Path, pod: str, *lines: str, correction: bool = False) -> AsideLog:
@@ -93,7 +93,7 @@ def followed(directory: Path, pod: str, *lines: str, correction: bool = False) -
 
 
 async def logs_of(archive: SharedArchive) -> dict[str, list[str]]:
-    assert await archive.settle(20), archive.problem
+    assert await archive.settle(200), archive.problem
     records = await archive.read(database.read_logs, "u-1")
     return {record.pod: await the_log(archive, record) for record in records}
 

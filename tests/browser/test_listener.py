@@ -68,7 +68,7 @@ def play(data: Path, monkeypatch: pytest.MonkeyPatch, story: Callable[[Listening
         while not server.started:
             await asyncio.sleep(0.005)
         try:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(200):
                 await story(Listening(ports, made))
         finally:
             server.should_exit = True

@@ -364,7 +364,7 @@ def play_open(site: Site, ends: Any, *, websocket: bool = False) -> list[Any]:
         serving = asyncio.create_task(site.door._open.serve("s", app, scope, receive, send, check=check))
         await started.wait()
         ends(is_over)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(200):
             await serving
 
     site.do(main)

@@ -68,7 +68,7 @@ def test_the_stream_tells_of_ones_own_project_alone(person: str, own: int, monke
             OpenPage(tenancy, await log_in(tenancy, person * 8)),
             OpenPage(tenancy, await log_in(tenancy, OWNER)),
         )
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(200):
             for one in (page, everything):
                 await one.until("event: ready", 1)
             assert (page.text.count('"projectName":"mine-plain"'), everything.text.count(f"theirs-{MARK}") > 0) == (

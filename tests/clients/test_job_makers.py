@@ -122,7 +122,7 @@ def prefect_server(bin_dir: Path, env: dict[str, str], port: int, log: Path) -> 
     finally:
         server.terminate()
         try:
-            server.wait(60)
+            server.wait(200)
         except subprocess.TimeoutExpired:
             server.kill()
             server.wait()

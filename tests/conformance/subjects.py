@@ -42,7 +42,7 @@ def embedded_server(directory: Path, program: str = "tests.conformance.embedded"
     finally:
         server.terminate()
         try:
-            server.wait(60)
+            server.wait(200)
         except subprocess.TimeoutExpired:
             server.kill()
             server.wait()

@@ -110,7 +110,7 @@ async def test_6_a_cluster_wide_watch_sees_every_namespace(world: World) -> None
     page = await world.api.list(kinds.CONFIG_MAP)
     made = await world.create(world.config("a"))
     changes = world.api.watch(kinds.CONFIG_MAP, since=page.revision)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(200):
         async for change in changes:
             if change.object == made:
                 break

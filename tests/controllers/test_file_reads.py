@@ -14,7 +14,7 @@ from rowlock.errors import Unavailable
 
 async def answer_of(reads: FileReads, user: str) -> None:
     """Asks until there is an answer: on a busy machine it may be late."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(200):
         while True:
             with suppress(Unavailable):
                 assert await reads.take_turn(user, lambda: 7) == 7

@@ -435,6 +435,6 @@ def test_nobody_decides_before_the_whole_state_was_told_and_nobody_waits_for_tha
         loop.cancel()
         await asyncio.gather(loop, return_exceptions=True)
 
-    asyncio.run(asyncio.wait_for(body(), 60))
+    asyncio.run(asyncio.wait_for(body(), 200))
     assert set(told_before) == {1_000}
     assert steps >= 16, "the event loop was kept for the whole state at once"

@@ -134,7 +134,7 @@ def test_jobs_that_are_submitted_while_down_works_leave_no_process(cluster: Clus
     for thread in threads:
         thread.start()
     try:
-        assert taken.wait(60)
+        assert taken.wait(200)
         cluster.until(lambda: _running(word), "the first job to run")
         said = cluster.run("rowlock", "down", "--yes")
     finally:

@@ -85,4 +85,4 @@ def played_kubelet(keys: Path) -> Iterator[PlayedKubelet]:
         kubelet.over.set()
         server.shutdown()
         server.server_close()
-        thread.join(30)
+        thread.join(200)

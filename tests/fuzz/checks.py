@@ -120,14 +120,14 @@ def attacked(directory: Path) -> Iterator[tuple[Harness, Attack]]:
     harness = Harness(directory, disk=True, collect=False)
     thread = threading.Thread(target=lambda: asyncio.run(harness.main()), daemon=True)
     thread.start()
-    assert harness.ready.wait(30) and harness.running, "the server under test did not start"
+    assert harness.ready.wait(200) and harness.running, "the server under test did not start"
     attack = Attack(harness.running.url, harness.running.ca)
     try:
         yield harness, attack
     finally:
         attack.close()
         harness.stop()
-        thread.join(20)
+        thread.join(200)
 
 
 def fuzz(directory: Path, seed: str, seconds: float, count: int | None = None) -> Findings:

@@ -14,7 +14,7 @@ def test_it_is_loaded_beside_the_event_loop_and_once() -> None:
     served, threads = threading.Event(), list[int]()
 
     def load() -> str:
-        assert served.wait(30), "nobody was served while it was loaded"
+        assert served.wait(200), "nobody was served while it was loaded"
         threads.append(threading.get_ident())
         return "loaded"
 

@@ -33,7 +33,7 @@ def test_who_starts_beside_another_looks_for_ports_when_those_are_taken(
     monkeypatch.setattr(script, "_free_ports", find_ports)
     monkeypatch.setattr(script, "_etcd", lambda plane: None)
     monkeypatch.setattr(script, "_apiserver", listen)
-    monkeypatch.setattr(script, "write_identities", lambda place: both_wait.wait(60))
+    monkeypatch.setattr(script, "write_identities", lambda place: both_wait.wait(200))
 
     def start(name: str) -> int:
         plane = script.Plane(tmp_path / name, tmp_path, 0)

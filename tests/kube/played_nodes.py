@@ -34,11 +34,11 @@ def played_nodes(kubeconfig: Path, count: int, gpus: int) -> Iterator[None]:
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
     try:
-        assert ready.wait(30), "the nodes could not be made"
+        assert ready.wait(200), "the nodes could not be made"
         yield
     finally:
         loop.call_soon_threadsafe(work[0].cancel)
-        thread.join(30)
+        thread.join(200)
         loop.close()
 
 

@@ -121,7 +121,7 @@ def test_a_write_that_was_told_to_wait_waits(tmp_path: Path) -> None:
 def test_a_server_that_wants_an_hour_is_not_waited_for(status: tuple[int, str], tmp_path: Path) -> None:
     server = Scripted(Answer(status[0], refusal(*status), {"Retry-After": "3600"}), Answer(body=POD))
     with pytest.raises((TooManyRequests, Unavailable)):
-        against(server, tmp_path, lambda k: asyncio.wait_for(k.get(kinds.POD, "team", "a"), 20))
+        against(server, tmp_path, lambda k: asyncio.wait_for(k.get(kinds.POD, "team", "a"), 200))
     assert len(server.asked) == 1
 
 
@@ -530,7 +530,7 @@ class _Silent(threading.Thread):
         with self._context.wrap_socket(connection, server_side=True) as encrypted:
             encrypted.recv(65536)
             self.asked.set()
-            self._ended.wait(60)
+            self._ended.wait(200)
 
     def end(self) -> None:
         self._ended.set()

@@ -125,7 +125,7 @@ def test_gangs_are_placed_whole_though_a_third_of_the_binds_goes_wrong(kubeconfi
             working = asyncio.create_task(KubeScheduler(faulty).run())
             for number in range(GANGS):
                 await admin.create(kinds.PYTORCHJOB, gang_job(number))
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(200):
                 while await count_bound(admin) < GPUS:
                     await asyncio.sleep(0.05)
             by_node = Counter(dig(p, "spec.nodeName") for p in (await admin.list(kinds.POD, "runai-default")).items)

@@ -192,7 +192,7 @@ def test_a_stream_ends_when_its_users_token_counts_no_longer(
         base = Connection(Credentials(Scripted().kubeconfig(tmp_path)))
         connection = Refused(base, "of-ana", ClusterUsers(base))
         scope = {"path": f"/api/v1/namespaces/a/pods/b/{part}", "query_string": b"", "subprotocols": [V5]}
-        await asyncio.wait_for(relay_stream(connection, scope, receive, send), 30)
+        await asyncio.wait_for(relay_stream(connection, scope, receive, send), 200)
 
     asyncio.run(run())
     assert program.is_closed and sent[-1] == {"type": "websocket.close", "code": 1000}

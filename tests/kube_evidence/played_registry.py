@@ -103,4 +103,4 @@ def played_registry(directory: Path, images: Mapping[str, Sequence[str]]) -> Ite
         hosts.unlink()
         server.shutdown()
         server.server_close()
-        thread.join(30)
+        thread.join(200)

@@ -80,7 +80,7 @@ def test_a_failed_job_is_stopped_once(monkeypatch: pytest.MonkeyPatch, refusal: 
         task.cancel()
         await asyncio.wait({task})
 
-    asyncio.run(asyncio.wait_for(body(), 30))
+    asyncio.run(asyncio.wait_for(body(), 200))
     expected = ["later"] if isinstance(refusal, NotFound) else ["before", "later"]
     assert [name for name, _ in played.written] == expected
 

@@ -115,7 +115,7 @@ def test_what_a_killed_server_followed_is_kept_whenever_its_pod_goes(tmp_path: P
         archive = Archive(tmp_path / "archive", Retention())
         collector = LogCollector(cast(Api, node), cast(InformerCache, node), archive, answers)
         async with beside(archive.run(), collector.run()):
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(200):
                 while 0 not in (logs := await read_kept(archive)):
                     await asyncio.sleep(0.02)
             return logs[0]
@@ -139,7 +139,7 @@ def test_a_short_life_keeps_its_own_log_though_the_next_one_answered_first(tmp_p
                 await asyncio.sleep(0.02)
 
         async with beside(archive.run(), collector.run()):
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(200):
                 await wait_for({0}, b"second")  # what the node answered is all that there was
                 node.seen = pod(1, {"running": {}}, ended)
                 node.seen = pod(1, ended, ended)
@@ -171,7 +171,7 @@ def test_a_log_that_is_refused_for_a_while_is_kept(
         archive = Archive(tmp_path / "archive", Retention())
         collector = LogCollector(cast(Api, node), cast(InformerCache, node), archive, answers)
         async with beside(archive.run(), collector.run()):
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(200):
                 while 0 not in (logs := await read_kept(archive)):
                     await asyncio.sleep(0.02)
             return logs[0]
@@ -209,7 +209,7 @@ def test_streams_begin_in_turns_and_in_the_last_moment_of_a_pod_at_once(
         archive = Archive(tmp_path / "archive", Retention())
         collector = LogCollector(cast(Api, node), cast(InformerCache, node), archive, answers)
         async with beside(collector.run()):
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(200):
                 await until_asked(2)
                 while len(collector._waiting) < 4:  # the others have come to where they wait
                     await asyncio.sleep(0)
@@ -280,7 +280,7 @@ def test_pods_that_all_leave_at_once_are_followed_within_limits(
             await until_async(condition, every=0)
 
         async with beside(collector.run()):
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(200):
                 await until(lambda: len(node.asked) == 5 and JOB in collector._present)
                 node.notify(JOB)
                 await until(
@@ -326,7 +326,7 @@ def test_a_log_that_its_node_never_ends_is_kept_when_its_pod_is_over(
         archive = Archive(tmp_path / "archive", Retention())
         collector = LogCollector(cast(Api, node), cast(InformerCache, node), archive, answers)
         async with beside(archive.run(), collector.run()):
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(200):
                 await node.hangs.wait()
                 if is_gone:
                     node.is_gone = True
@@ -370,7 +370,7 @@ def test_a_log_that_ends_has_no_more_jobs_looked_at_than_it_makes_places(
             cast(Api, node), cast(InformerCache, node), Archive(tmp_path / "archive", Retention()), answers
         )
         async with beside(collector.run()):
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(200):
                 for ended in range(20):
                     while len(node.asked) < min(ended + 3, 20):
                         await asyncio.sleep(0.001)
@@ -408,7 +408,7 @@ def test_nobody_asks_for_a_log_while_the_cluster_does_not_answer(tmp_path: Path)
             cast(Api, node), cast(InformerCache, node), Archive(tmp_path / "archive", Retention()), wait_for_answer
         )
         async with beside(collector.run()):
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(200):
                 for count in (1, 2):  # at the start, and after it broke
                     await waiting.wait()
                     assert node.asked == count - 1
@@ -446,7 +446,7 @@ def test_who_waits_asks_when_another_log_is_shown(monkeypatch: pytest.MonkeyPatc
         refusals.note_shown("team-b")
         assert refusals
         refusals.note_shown("team-a")
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(200):
             await asyncio.gather(*waiting)
         assert not refusals
 

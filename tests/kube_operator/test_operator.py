@@ -121,7 +121,7 @@ def test_who_was_alone_before_it_lost_the_cluster_looks_while_it_acts() -> None:
         await asyncio.wait({term})
         await store.close()
 
-    asyncio.run(asyncio.wait_for(body(), 30))
+    asyncio.run(asyncio.wait_for(body(), 200))
 
 
 def decide(job: Object) -> list[str]:

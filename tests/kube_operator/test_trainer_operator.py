@@ -144,7 +144,7 @@ def test_a_job_that_came_before_its_runtime_begins_with_it() -> None:
         await store.close()
         return events, before
 
-    assert asyncio.run(asyncio.wait_for(play(), 60)) == (["InvalidTrainJob"], [])
+    assert asyncio.run(asyncio.wait_for(play(), 200)) == (["InvalidTrainJob"], [])
 
 
 def test_a_job_goes_on_when_its_runtime_is_deleted() -> None:
@@ -199,7 +199,7 @@ def found(rival: Rival, *controllers_there: Any, deployment: Object | None = Non
         assert not left, "the question is taken back"
         return answer
 
-    return asyncio.run(asyncio.wait_for(ask(), 60))
+    return asyncio.run(asyncio.wait_for(ask(), 200))
 
 
 @pytest.mark.parametrize("rival", [JOBSET_CONTROLLER, TRAINER])

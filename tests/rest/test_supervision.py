@@ -73,4 +73,4 @@ def test_what_looks_at_everything_is_tried_again(monkeypatch: pytest.MonkeyPatch
             task.cancel()
         await asyncio.gather(*work, return_exceptions=True)
 
-    asyncio.run(asyncio.wait_for(main(), 30))
+    asyncio.run(asyncio.wait_for(main(), 200))

@@ -81,7 +81,7 @@ def test_a_checkpoint_is_complete_when_the_last_rank_has_written(tmp_path: Path)
     committing.start()
     assert first.newest(pytest.fail) is None
     save(second, 7, rank=1)
-    committing.join(30)
+    committing.join(200)
     found = second.newest(pytest.fail)
     assert found is not None and found.world_size == 2
     assert sorted(path.name for path in found.path.iterdir()) == [MANIFEST, rank_file(0), rank_file(1)]

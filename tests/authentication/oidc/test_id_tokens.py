@@ -53,7 +53,7 @@ def play(provider: Provider, story: Callable[[World], Awaitable[None]], **settin
         world.tokens = IdTokens(world.known, lambda: world.now)
         await world.known.refresh()
         assert world.known.problem == ""
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(200):
             await story(world)
 
     asyncio.run(main())

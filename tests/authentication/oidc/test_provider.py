@@ -50,7 +50,7 @@ def test_others_have_their_turns_while_a_provider_thinks(provider: Provider) -> 
 
     def think(face: Any) -> None:
         is_asked.set()
-        turned.append(may_answer.wait(20))
+        turned.append(may_answer.wait(200))
         face.send_response(500)
         face.end_headers()
 
@@ -146,7 +146,7 @@ def test_a_provider_elsewhere_does_not_send_us_to_loopback(provider: Provider) -
 
 def test_requests_at_a_time_are_limited(provider: Provider) -> None:
     free = threading.Event()
-    provider.answers["/token"] = lambda face: free.wait(20)
+    provider.answers["/token"] = lambda face: free.wait(200)
 
     async def main() -> None:
         requests = ProviderRequests(provider.settings())
@@ -225,7 +225,7 @@ class FakeProxy:
         with suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         for thread in self._threads:
-            thread.join(30)
+            thread.join(200)
         self._listener.close()
 
     def _serve(self) -> None:
@@ -251,7 +251,7 @@ class FakeProxy:
                     back = threading.Thread(target=_pump, args=(provider, client), daemon=True)
                     back.start()
                     _pump(client, provider)
-                    back.join(30)
+                    back.join(200)
 
 
 def _pump(source: socket.socket, sink: socket.socket) -> None:

@@ -91,7 +91,7 @@ def test_a_follower_does_not_hold_lines_back_for_ever() -> None:
     def log() -> Iterator[bytes]:
         yield b"[rank 0] a\n"
         yield b"[rank 1] a\n"
-        assert end.wait(30)
+        assert end.wait(200)
         yield b"[rank 0] b\n"
 
     lines = fold_followed(log())

@@ -101,7 +101,7 @@ def test_a_run_that_ends_does_not_wait_for_the_next_look(project: Path, monkeypa
     watching = threading.Thread(target=files.wait_change, args=(over.wait,), daemon=True)
     watching.start()
     over.set()
-    watching.join(30)
+    watching.join(200)
     assert not watching.is_alive()
 
 
@@ -157,7 +157,7 @@ def test_a_save_stops_the_run_and_starts_the_next(
     def follow_run(*_: Any, on_interrupt: Callable[[], None]) -> int:
         if len(submitted) == 1:
             script.write_text("the second, which is wrong")
-            assert server.deleted.wait(30)
+            assert server.deleted.wait(200)
         elif len(submitted) == 3:
             return 7
         else:

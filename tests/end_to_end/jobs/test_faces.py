@@ -129,7 +129,7 @@ class Faces:
                 yield said
             finally:
                 self.cluster.run("rowlock", "delete", "-y", name)
-                program_that_follows.wait(60)
+                program_that_follows.wait(200)
 
     def workload(self, name: str) -> dict[str, Any]:
         found = self.cluster.api("GET", f"/api/v1/workloads?filterBy=name=={name}&deleted=false")["workloads"]

@@ -194,7 +194,7 @@ def test_an_odd_log_is_read_in_no_time(tmp_path: Path, put: Put, options: dict[s
 
     async def read() -> int:
         watcher, size = LogWatcher(), 0
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(200):
             log = logs.read(tmp_path / "log.0", LogOptions(**options), lambda: True, asyncio.Event(), watcher)
             async for piece in log:
                 size += len(piece)

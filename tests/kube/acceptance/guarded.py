@@ -217,7 +217,7 @@ def beating(world: GuardedServer) -> Iterator[None]:
         yield
     finally:
         over.set()
-        thread.join(30)
+        thread.join(200)
 
 
 @contextmanager

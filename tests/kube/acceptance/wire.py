@@ -43,12 +43,12 @@ class Wire:
 
     def __enter__(self) -> Wire:
         self._thread.start()
-        assert self._ready.wait(30), "the wire listens"
+        assert self._ready.wait(200), "the wire listens"
         return self
 
     def __exit__(self, *_: object) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(30)
+        self._thread.join(200)
 
     def swallow(self) -> None:
         """Nothing passes, neither on connections that are there nor on new ones."""
@@ -72,7 +72,7 @@ class Wire:
             done.set()
 
         self._loop.call_soon_threadsafe(act)
-        assert done.wait(30)
+        assert done.wait(200)
 
     def _begin_swallowing(self) -> None:
         self._mode = "swallow"

@@ -24,13 +24,13 @@ class ApiServer:
     def __exit__(self, *_: object) -> None:
         for process in self._started:
             process.kill()
-            process.wait(30)
+            process.wait(200)
 
     def restart(self, *flags: str) -> None:
         """It answers some seconds later; nobody waits for that here. `flags` are added, for this start and later ones."""
         self._command += flags
         self._process.kill()
-        self._process.wait(30)
+        self._process.wait(200)
         with (self._directory / "kube-apiserver.log").open("ab") as log:
             started = subprocess.Popen(self._command, cwd=self._directory, stdout=log, stderr=log)
         self._started.append(started)

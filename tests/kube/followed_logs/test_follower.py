@@ -104,7 +104,7 @@ class PlayedPod:
 
 
 def run(scenario: Coroutine[Any, Any, bytes]) -> bytes:
-    return asyncio.run(asyncio.wait_for(scenario, 60))
+    return asyncio.run(asyncio.wait_for(scenario, 200))
 
 
 async def follow(

@@ -181,7 +181,7 @@ def test_a_kind_that_the_cluster_lacks_is_empty_and_keeps_nobody_waiting(refusal
 
     async def run() -> None:
         task = asyncio.create_task(scene.cache.run())
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(200):
             await scene.cache.synced.wait()
         task.cancel()
         await asyncio.wait([task])

@@ -90,7 +90,7 @@ def test_a_refusal_is_an_answer(code: int, tmp_path: Path, monkeypatch: pytest.M
     async def run() -> None:
         reasons = {403: "Forbidden", 404: "NotFound"}
         server = Scripted(Answer(code, refusal(code, reasons[code])))
-        async with probing(server, tmp_path) as probe, asyncio.timeout(30):
+        async with probing(server, tmp_path) as probe, asyncio.timeout(200):
             while len(server.asked) < 5:
                 await asyncio.sleep(0.01)
             assert probe.silence() == ""
@@ -105,7 +105,7 @@ def watch_line(revision: int) -> dict[str, object]:
 
 async def first(kube: Kube, count: int) -> list[Change]:
     seen: list[Change] = []
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(200):
         async for change in kube.watch(kinds.POD, since=5):
             seen.append(change)
             if len(seen) == count:
@@ -153,7 +153,7 @@ def test_watches_are_renewed_when_the_cluster_is_back(tmp_path: Path, monkeypatc
         async with server.running(), Kube.connect(server.kubeconfig(tmp_path), limits=LIMITS) as kube:
             probe = ClusterProbe(kube)
             probing_task, watching = asyncio.create_task(probe.run()), asyncio.create_task(first(kube, 2))
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(200):
                 while not watched[0]:
                     await asyncio.sleep(0.01)
             is_broken[0] = True
@@ -185,7 +185,7 @@ def test_what_was_asked_before_an_outage_is_not_waited_for(tmp_path: Path, monke
             await until(probe, silent=True)
             assert not writing.done()
             is_broken[0] = False
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(200):
                 with pytest.raises(Timeout, match="may have executed"):
                     await writing
             probing_task.cancel()

@@ -129,7 +129,7 @@ def test_two_caches_of_one_process_hold_the_same_objects(tmp_path: Path) -> None
             ):
                 caches = [Cache(kube, (kinds.POD,)) for kube in (one, other)]
                 tasks = [asyncio.create_task(cache.run()) for cache in caches]
-                async with asyncio.timeout(30):
+                async with asyncio.timeout(200):
                     for cache in caches:
                         await cache.synced.wait()
                 for task in tasks:

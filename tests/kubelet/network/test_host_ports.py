@@ -51,7 +51,7 @@ async def says(port: int, address: str = "127.0.0.1") -> bytes:
 
 
 async def waits(what: Callable[[], Awaitable[bool]]) -> None:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(200):
         while not await what():
             await asyncio.sleep(0.02)
 

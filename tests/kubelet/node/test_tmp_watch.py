@@ -60,7 +60,7 @@ def test_real_pods_are_told_of_each_other(tmp_path: Path, place: Path) -> None:
             def said() -> bool:
                 return any(reason == "SharedTmp" and text in message for _, reason, message in node.events(name))
 
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(200):
                 while not said():
                     await watch.look()
                     await asyncio.sleep(0.05)

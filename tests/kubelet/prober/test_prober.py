@@ -241,7 +241,7 @@ def test_grpc_health_is_asked_in_the_kubelets_words(server: str, service: str, w
 
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as serving:
         assert serving.stdout is not None
-        said = asyncio.run(asyncio.wait_for(ask(int(serving.stdout.readline())), 20))
+        said = asyncio.run(asyncio.wait_for(ask(int(serving.stdout.readline())), 200))
         serving.kill()
     assert said == why or (why.endswith(": ") and said.startswith(why))
 

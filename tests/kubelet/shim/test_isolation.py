@@ -353,6 +353,6 @@ def test_containers_share_processes_after_a_restart_of_one_and_of_the_server(tmp
 
 
 async def until_async_log(node: Node, name: str, container: str, wanted: str) -> None:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(200):
         while wanted not in await node.log(name, container=container):
             await asyncio.sleep(0.05)

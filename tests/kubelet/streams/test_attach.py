@@ -50,7 +50,7 @@ def test_clients_are_let_in_while_the_program_reads_nothing(tmp_path: Path, prog
         first = attach(tmp_path / "in.0")
         writing = asyncio.create_task(first.write(b"a" * 500_000))
         others: list[AttachSession] = []
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(200):
             while len(others) < 30:  # far more than wait in the backlog
                 try:
                     others.append(attach(tmp_path / "in.0"))
@@ -66,7 +66,7 @@ def test_clients_are_let_in_while_the_program_reads_nothing(tmp_path: Path, prog
             await session.close()
         return received
 
-    received = asyncio.run(asyncio.wait_for(body(), 60))
+    received = asyncio.run(asyncio.wait_for(body(), 200))
     assert received.count(b"a") == 500_000 and received.count(b"b") == 30
 
 

@@ -127,7 +127,7 @@ def test_a_reader_of_a_deleted_pods_log_waits_for_that_pod_and_looks_at_no_other
             await asyncio.sleep(0)
         remove_pod(directories, gone)
         directories.forget(gone)
-        return await asyncio.wait_for(reading, 30)
+        return await asyncio.wait_for(reading, 200)
 
     assert asyncio.run(play()) == b"hello\n"
     assert not present_uids(gone.key)
@@ -147,7 +147,7 @@ def test_who_asks_for_the_last_pod_of_a_rank_does_not_wait_for_its_next_one_to_g
         assert directories.read_cards() == [card]
     assert directories.present_uids(card.key) == {"u2"}
     logs = pod_logs(directories, card)
-    assert asyncio.run(asyncio.wait_for(read_pieces(logs, LAST_OF_JOB), 30)) == b"hello\n"
+    assert asyncio.run(asyncio.wait_for(read_pieces(logs, LAST_OF_JOB), 200)) == b"hello\n"
 
 
 FOLLOW = LogOptions(follow=True, start_timeout=20.0)

@@ -185,13 +185,13 @@ def test_a_follower_is_woken_by_new_lines_and_by_the_end(tmp_path: Path) -> None
             waiting = asyncio.ensure_future(anext(follower))
             await asyncio.sleep(0)
             os.write(file, f"{stamp}{text}\n".encode())
-            assert await asyncio.wait_for(waiting, 30) == f"{text}\n".encode()
+            assert await asyncio.wait_for(waiting, 200) == f"{text}\n".encode()
         last = asyncio.ensure_future(_rest(follower))
         await asyncio.sleep(0)
         os.write(file, STORED[-(TIMESTAMP_WIDTH + 7) :])
         done = True
         over.set()
-        assert await asyncio.wait_for(last, 30) == b"line 9\n"
+        assert await asyncio.wait_for(last, 200) == b"line 9\n"
         os.close(file)
         watcher.close()
 

@@ -43,7 +43,7 @@ def test_a_reader_who_leaves_ends_a_silent_log() -> None:
         while len(reader.sent) < 2:
             await asyncio.sleep(0)
         reader.leaves.set()
-        await asyncio.wait_for(answering, 30)
+        await asyncio.wait_for(answering, 200)
         assert closed.is_set() and reader.sent[0]["status"] == 200 and reader.sent[-1]["more_body"]
 
     asyncio.run(play())
@@ -88,7 +88,7 @@ def test_a_log_ends_when_the_readers_token_counts_no_longer(
 
         response = LogResponse(silent())
         response.check_caller = check
-        await asyncio.wait_for(response({"type": "http"}, reader.receive, reader.send), 30)
+        await asyncio.wait_for(response({"type": "http"}, reader.receive, reader.send), 200)
         assert closed.is_set() and not answers
         assert reader.sent[-1]["body"] == told + b"rowlock: the log ends here: sign in again\n"
         assert not reader.sent[-1]["more_body"]

@@ -225,7 +225,7 @@ def test_a_rank_whose_log_breaks_is_named_and_the_others_go_on(error: Exception,
         source = source_of(running_workload(3), read_log, lambda: "Failed" if broken.is_set() else "Running")
         return [line async for line in source.follow_all(LogOptions(follow=True))]
 
-    lines = asyncio.run(asyncio.wait_for(play(), 30))
+    lines = asyncio.run(asyncio.wait_for(play(), 200))
     words = [f"rowlock: the log of rank 1 ends here: {told}\n".encode()] if told else []
     assert lines[:-2] == [b"[rank 1] first\n", *words]
     assert sorted(lines[-2:]) == [b"[rank 0] later\n", b"[rank 2] later\n"]
@@ -253,7 +253,7 @@ def test_who_follows_hears_of_an_error_of_the_follower_itself(monkeypatch: pytes
         return [line async for line in source.follow_all(LogOptions(follow=True))]
 
     with pytest.raises(ExceptionGroup) as caught:
-        asyncio.run(asyncio.wait_for(play(), 30))
+        asyncio.run(asyncio.wait_for(play(), 200))
     assert caught.group_contains(RuntimeError, match="a bug")
 
 
@@ -269,7 +269,7 @@ def test_a_reader_who_goes_while_the_queue_is_full_waits_for_nothing(monkeypatch
         await anext(following)
         await following.aclose()  # type: ignore[attr-defined] # it is a generator
 
-    asyncio.run(asyncio.wait_for(play(), 30))
+    asyncio.run(asyncio.wait_for(play(), 200))
 
 
 @pytest.mark.parametrize("breaks", [False, True])
@@ -287,4 +287,4 @@ def test_who_follows_gets_the_lines_of_removed_ranks(breaks: bool) -> None:
         return [line async for line in source.follow_all(LogOptions(follow=True), earlier())]
 
     said = [b"rowlock: the log of the removed ranks ends here: [Errno 5] Input/output error\n"] if breaks else []
-    assert asyncio.run(asyncio.wait_for(play(), 30)) == [b"[rank 1] gone\n", *said, b"[rank 0] here\n"]
+    assert asyncio.run(asyncio.wait_for(play(), 200)) == [b"[rank 1] gone\n", *said, b"[rank 0] here\n"]

@@ -97,7 +97,7 @@ class Server:
 
 def play(test: Callable[[], Awaitable[None]]) -> None:
     async def bounded() -> None:
-        await asyncio.wait_for(test(), 60)
+        await asyncio.wait_for(test(), 200)
 
     asyncio.run(bounded())
 

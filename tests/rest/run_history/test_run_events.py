@@ -72,7 +72,7 @@ def test_an_event_that_comes_while_the_archive_is_read_is_kept(tmp_path: Path, m
         monkeypatch.setattr(waiting.archive, "read", read_slowly)
         recording = asyncio.create_task(waiting.recorder.run())
         try:
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(200):
                 await reading.wait()
                 await waiting.store.create(kinds.EVENT, event("late", job))
                 while waiting.recorder._early_events._count == 0:
@@ -105,7 +105,7 @@ def test_a_reader_beside_a_look_loses_no_event(tmp_path: Path, monkeypatch: pyte
         monkeypatch.setattr(waiting.archive, "read", read_slowly)
         recording = asyncio.create_task(waiting.recorder.run())
         try:
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(200):
                 while not reads:
                     await asyncio.sleep(0)
                 waiting.recorder._dirty[uid] = None  # the job changes, and is read
@@ -134,13 +134,13 @@ async def create_recorded(waiting: Waiting) -> Object:
     """A job whose run is in the archive, and in nobody's memory."""
     job = await waiting.create("train")
     await record_until(waiting, lambda: objects.uid(job) in waiting.recorder._runs)
-    assert await waiting.archive.settle(20)
+    assert await waiting.archive.settle(200)
     return job
 
 
 async def record_until(waiting: Waiting, condition: Callable[[], bool]) -> None:
     recording = asyncio.create_task(waiting.recorder.run())
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(200):
         while not condition():
             await asyncio.sleep(0.001)
     recording.cancel()
@@ -163,7 +163,7 @@ def test_events_are_read_once_the_cache_can_answer(tmp_path: Path, monkeypatch: 
 
         monkeypatch.setattr(store, "list", list_and_note)
         running = asyncio.create_task(rest.run())
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(200):
             while len(known) < 2:  # the index and the recorder
                 await asyncio.sleep(0.001)
         running.cancel()

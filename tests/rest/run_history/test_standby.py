@@ -59,7 +59,7 @@ class Waiting:
         assert await self.cache.wait_until("", condition, 30)
 
     async def recorded(self) -> dict[str, str]:
-        if not await self.archive.settle(20):
+        if not await self.archive.settle(200):
             return {}
         try:
             headers = await self.archive.read(database.read_headers)
@@ -143,9 +143,9 @@ def test_a_reader_waits_for_the_record_of_what_it_saw_go(tmp_path: Path, monkeyp
         assert not reading.done()
         record: Any = run_record(objects.uid(job), name="goes", deleted=time.time(), phase="Deleted")
         waiting.archive.put("run", database.put_run(record))
-        await asyncio.wait_for(reading, 30)
+        await asyncio.wait_for(reading, 200)
         assert await waiting.recorded() == {"goes": "Deleted"}
-        await asyncio.wait_for(waiting.standby.catch_up(), 30)
+        await asyncio.wait_for(waiting.standby.catch_up(), 200)
 
     play(tmp_path, act)
 
@@ -156,9 +156,9 @@ def test_a_record_that_does_not_come_is_waited_for_once(tmp_path: Path, monkeypa
 
     async def act(waiting: Waiting) -> None:
         await waiting.delete(await waiting.create("goes"))
-        await asyncio.wait_for(waiting.standby.catch_up(), 30)
+        await asyncio.wait_for(waiting.standby.catch_up(), 200)
         monkeypatch.setattr(standby, "_PATIENCE", 3600.0)
-        await asyncio.wait_for(waiting.standby.catch_up(), 30)
+        await asyncio.wait_for(waiting.standby.catch_up(), 200)
 
     play(tmp_path, act)
 
@@ -194,7 +194,7 @@ def test_pods_that_went_while_nobody_recorded_are_recorded_by_the_next_one(tmp_p
         await waiting.standby._pods.look()
         written = PodRecord(objects.uid(pods["there-worker-1"]), objects.uid(there), "there-worker-1", 1.0, 2.0, {})
         waiting.archive.put("pod", database.put_pod(written))
-        assert await waiting.archive.settle(20)
+        assert await waiting.archive.settle(200)
         for job, name in ((there, "there-worker-0"), (there, "there-worker-1"), (short, "short-master-0")):
             await delete_pod(waiting, job, pods[name])
         await waiting.delete(short)
@@ -265,7 +265,7 @@ def test_what_the_last_leader_recorded_to_its_end_stays_as_it_was(tmp_path: Path
         uid, moment = objects.uid(recorded), time.time()
         record = run_record(uid, name="recorded", deleted=moment, phase="Completed", verdict="All was well.")
         waiting.archive.put("run", database.put_run(record))
-        assert await waiting.archive.settle(20)
+        assert await waiting.archive.settle(200)
         for job in (recorded, unrecorded):
             await waiting.delete(job)
         term = asyncio.create_task(waiting.recorder.run())
