@@ -8,7 +8,9 @@ from base64 import b64encode
 from typing import Any
 
 import pytest
+from tests.conftest import ENGINES
 from tests.rest.conftest import World
+from tests.rest.served import Served
 from tests.waiting import until_async
 
 from rowlock import kinds, objects
@@ -309,3 +311,36 @@ def test_what_waits_for_an_address_that_was_taken_back_is_not_sent(team: Team) -
     assert team.world.client.delete(team.path).status_code == 200
     team.world.do(finish)
     assert tries == [CHAT] and "changed or taken back" in team.notes_on("waits")[UNTOLD_ANNOTATION]
+
+
+@pytest.mark.parametrize("served", [ENGINES[1]], indirect=True)
+def test_over_a_real_cluster_a_job_that_kubectl_made_is_told_to_its_project(served: Served) -> None:
+    """To an address where jobs may not send: the job says that, which takes the Namespace's watch, the Secret and the note."""
+    served.node("node-1")
+    served.ok(f"rowlock project notify default http://127.0.0.1:9/{PASSWORD} --on failed")
+    container = {"name": "pytorch", "image": "i", "command": ["false"]}
+    replica = {"replicas": 1, "restartPolicy": "Never", "template": {"spec": {"containers": [container]}}}
+    job = {
+        "apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": {"name": "posted", "namespace": "runai-default"},
+        "spec": {"pytorchReplicaSpecs": {"Master": replica}},
+    }  # fmt: skip
+    served.do(lambda: served.store.create(kinds.PYTORCHJOB, job))
+    served.until(lambda: bool(served.pods()))  # no scheduler asks for it, and the test plays its kubelet
+    served.run_pods()
+    served.finish(1)
+
+    def notes() -> dict[str, str]:
+        return objects.annotations(served.do(lambda: served.store.get(kinds.PYTORCHJOB, "runai-default", "posted")))
+
+    served.until(lambda: "project/failed" in notes().get(NOTIFIED_ANNOTATION, "").split())
+    assert (
+        "failed, to http://127.0.0.1:9: 127.0.0.1" in notes()[UNTOLD_ANNOTATION]
+        and PASSWORD not in notes()[UNTOLD_ANNOTATION]
+    )
+    assert "jobs may not send there" in served.run("rowlock notify test -p default")[2]
+    shown = json.loads(served.ok("rowlock project notify default --json"))
+    assert (shown["target"], shown["on"], shown["problem"]) == ("http://127.0.0.1:9/…", ["failed"], "")
+    assert "tells nobody" in served.ok("rowlock project notify default --off")
+    assert [
+        one for one in served.all_of(kinds.SECRET, "runai-default") if objects.name(one).startswith("project-notify")
+    ] == []
