@@ -399,7 +399,7 @@ def test_secrets_of_the_pod_ask_and_a_missing_one_is_said(tmp_path: Path, monkey
                 await waits(node, name, "ErrImagePull")
             assert sorted(engine.asked) == [("ghcr.io/x:1", user) for user in ("mine", "mine", "pods")]
             await told(node, "a", missing_secrets_message(["gone"]))
-            assert "FailedToRetrieveImagePullSecret" in [reason for _, reason, _ in node.events("a")]
+            await until(lambda: "FailedToRetrieveImagePullSecret" in [reason for _, reason, _ in node.events("a")])
             assert "secret" not in "".join(said for *_, said in node.events("a")).replace("image pull secrets", "")
 
     asyncio.run(whole())

@@ -52,7 +52,7 @@ def test_a_limit_that_is_enough_is_not_felt_and_its_group_goes(tmp_path: Path) -
         uid = node.pod("a")["metadata"]["uid"]
         told = {"v1": f"/rowlock/{uid}.main.0" in await node.log("a"), "v2": (await node.log("a")) == "0::/\n"}
         assert told.get(have, True)  # in version 2 a container's own group is where its hierarchy begins
-        assert not [d for d, _, _ in os.walk("/sys/fs/cgroup") if uid in d]
+        await until(lambda: not [d for d, _, _ in os.walk("/sys/fs/cgroup") if uid in d], "its group to go")
         found = node.store.view.get(kinds.NODE, "", node.name) or {}
         said = found["metadata"]["annotations"]["rowlock.dev/limits"]
         assert said.startswith("watchdog" if have == "watchdog" else f"cgroup {have}")
@@ -155,7 +155,7 @@ def test_a_program_that_forks_without_end_meets_its_limit_and_others_go_on(tmp_p
         await node.said("forks", " started")  # the next line, written apart
         assert 1 < int((await node.log("forks")).splitlines()[1].split()[-2]) < 20
         await node.told("forks", "has as many processes and threads as it may have (20)")
-        assert {reason for _, reason, _ in node.events("forks")} >= {"ProcessLimitReached"}
+        await until(lambda: {reason for _, reason, _ in node.events("forks")} >= {"ProcessLimitReached"})
         await node.phase("other", "Running")
         session = await node.kubelet.streaming.exec(Key("default", "forks"), "main", ["true"])
         assert await session.wait_exit() == (0, ""), "a program may still come in from outside"

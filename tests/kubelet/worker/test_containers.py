@@ -32,7 +32,7 @@ def test_a_sidecar_runs_before_beside_and_after_and_the_pod_ends_with_it(tmp_pat
         assert said.startswith("beside\n") and said.endswith("last\n")
         side, init = node.pod("a")["status"]["initContainerStatuses"]
         assert dig(side, "state.terminated.exitCode") == 0 and dig(init, "state.terminated.reason") == "Completed"
-        assert ("Normal", "Killing", "Stopping container side") in node.events("a")
+        await until(lambda: ("Normal", "Killing", "Stopping container side") in node.events("a"))
 
     on_node(tmp_path, body)
 

@@ -120,7 +120,7 @@ def test_the_whole_tree_is_killed_when_the_grace_is_over(tmp_path: Path) -> None
         await until(lambda: running("sleep", CHILD))
         await node.delete("a", DeleteOptions(grace=1))
         await until(lambda: not running("sleep", CHILD))
-        assert ("Normal", "Killing", "Stopping container main") in node.events("a")
+        await until(lambda: ("Normal", "Killing", "Stopping container main") in node.events("a"))
 
     on_node(tmp_path, body)
 

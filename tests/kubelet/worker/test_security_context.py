@@ -83,7 +83,7 @@ def test_an_unknown_user_waits_with_a_sentence(tmp_path: Path) -> None:
         await node.add(pod("a", "true", container={"securityContext": {"runAsUser": 4242424}}))
         await until(lambda: node.state("a", "state.waiting.reason") == "CreateContainerConfigError")
         assert "runAsUser 4242424 is not a user of this machine" in node.state("a", "state.waiting.message")
-        assert any(r == "Failed" and "runAsUser 4242424" in m for _, r, m in node.events("a"))
+        await until(lambda: any(r == "Failed" and "runAsUser 4242424" in m for _, r, m in node.events("a")))
         await node.delete("a", DeleteOptions(grace=0))
 
     on_node(tmp_path, body)
