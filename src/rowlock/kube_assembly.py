@@ -37,7 +37,7 @@ from rowlock.gangs.host_image import require_images
 from rowlock.http_server import sockets
 from rowlock.kube.client import Kube
 from rowlock.kube.cluster_probe import ClusterProbe
-from rowlock.kube.installation import choose_dialect, require_kinds
+from rowlock.kube.installation import choose_dialect, ensure_system_namespace, require_kinds
 from rowlock.kube.proxy.api_proxy import ApiProxy
 from rowlock.kube.rate_limit import Limits
 from rowlock.kube.rights import (
@@ -57,7 +57,8 @@ from rowlock.kube_evidence.log_collector import LogCollector, read_kept_log
 from rowlock.kube_evidence.rank_failures import KubeDiagnostics
 from rowlock.kube_evidence.rank_observer import RankObserver
 from rowlock.kube_operator.operator import GANGS_OF_JOB_SETS, JOB_SETS, TRAIN_JOBS, KubeOperator
-from rowlock.kube_scheduler import KubeScheduler, ensure_system_namespace, process_name
+from rowlock.kube_operator.sweeps import KubeSweeps, read_sweep_key
+from rowlock.kube_scheduler import KubeScheduler, process_name
 from rowlock.kube_users import KubeUsers
 from rowlock.kubelet.network.egress_policy import server_denial
 from rowlock.metrics.exposition import MetricSources, render_metrics
@@ -114,11 +115,8 @@ class KubeServer(Server):
                 kube, self._kubeconfig, self.options.context, token, _LIMITS, owner_loopback_only=bool(bind)
             )
             stack.push_async_callback(users.close)
-            settings = RestSettings(
-                token=token, version=__version__, cluster_name="kubernetes", dialect=replace(dialect, spares_evicted=bool(scheduler and operators)),
-                authenticate_token=users.authenticate, look_up_token=users.look_up, issue_token=users.issue_token,
-                unknown_token=UNKNOWN_TOKEN, notify=notify_settings(self.options, partial(server_denial, only_public=True)),
-            )  # fmt: skip
+            spares_evicted = bool(scheduler and operators)
+            settings = await self._rest_settings(kube, replace(dialect, spares_evicted=spares_evicted), token, users)
             archive, run_elected = await self._open_archive(stack)
             probe, requests = ClusterProbe(kube, [*clients, users.client]), RequestStats()
             audit_log = AuditLog(self.data_dir)
@@ -133,6 +131,7 @@ class KubeServer(Server):
                 audit_log=audit_log,
                 index_events=True,
                 run_elected=run_elected,
+                run_sweeps=KubeSweeps(kube, settings.sweep_key, process_name()).run,
                 observe=requests.count_rest_request,
                 silence=probe.silence,
             )
@@ -168,6 +167,14 @@ class KubeServer(Server):
                     browser_listeners=browser_listeners,
                     announce=partial(self.write_server_json, url, door, self._kubeconfig, notice),
                 )
+
+    async def _rest_settings(self, kube: Kube, dialect: Dialect, token: str, users: KubeUsers) -> RestSettings:
+        sweep_key, no_sweeps = await read_sweep_key(kube, dialect)
+        return RestSettings(
+            token=token, version=__version__, cluster_name="kubernetes", dialect=dialect, sweep_key=sweep_key, no_sweeps=no_sweeps,
+            authenticate_token=users.authenticate, look_up_token=users.look_up, issue_token=users.issue_token,
+            unknown_token=UNKNOWN_TOKEN, notify=notify_settings(self.options, partial(server_denial, only_public=True)),
+        )  # fmt: skip
 
     async def _open_archive(self, stack: AsyncExitStack) -> tuple[Archive, RunElected | None]:
         """This server's own archive and None; or the shared one of `--archive`, and the function that runs its writer in one elected

@@ -14,14 +14,14 @@ import time
 import uuid
 from dataclasses import dataclass
 
-from rowlock import controllers, kinds
+from rowlock import controllers
 from rowlock.api import View
 from rowlock.controllers.supervisor import supervise
-from rowlock.errors import AlreadyExists, Forbidden, NotFound, Unavailable
+from rowlock.errors import Unavailable
 from rowlock.kube.cache import Cache
 from rowlock.kube.client import Kube
 from rowlock.kube.leader_election import LeaderElection, LeaseTimes
-from rowlock.kube.rights import SCHEDULER_LEASE, SYSTEM_NAMESPACE
+from rowlock.kube.rights import SCHEDULER_LEASE
 from rowlock.kube.scheduler_client import SchedulerClient
 from rowlock.scheduling.controller import Scheduler
 from rowlock.scheduling.model.scheduler_identity import REAL_CLUSTER
@@ -85,23 +85,3 @@ class KubeScheduler:
 def process_name() -> str:
     """This process's holderIdentity in a Lease: host name, pid and a random part."""
     return f"{socket.gethostname()}_{os.getpid()}_{uuid.uuid4().hex[:8]}"
-
-
-async def ensure_system_namespace(kube: Kube) -> None:
-    """Create the namespace of the Leases if it is missing. Raises Forbidden, with what to do."""
-    try:
-        await kube.get(kinds.NAMESPACE, "", SYSTEM_NAMESPACE)
-        return
-    except NotFound:
-        pass  # created below
-    try:
-        await kube.create(
-            kinds.NAMESPACE, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SYSTEM_NAMESPACE}}
-        )
-    except AlreadyExists:
-        return
-    except Forbidden as error:
-        message = (
-            f"the namespace {SYSTEM_NAMESPACE} is missing and may not be made with these credentials: {error.message}"
-        )
-        raise Forbidden(f"{message}; `rowlock manifests | kubectl apply -f -` makes it") from error

@@ -9,22 +9,17 @@ An application logs in with such a token as its secret and gets the same token b
 
 from __future__ import annotations
 
-import asyncio
 import hmac
 import time
-from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from starlette.requests import Request as HttpRequest
 
 from rowlock import kinds
-from rowlock.api import Change
 from rowlock.authentication.users import LOOPBACK_ADDRESSES, User
 from rowlock.authorization.authorizer import Attributes, require
-from rowlock.authorization.rbac import RbacAuthorizer
 from rowlock.authorization.user_rights import UserRights
-from rowlock.errors import Unauthorized, Unavailable
-from rowlock.kinds import Kind
+from rowlock.errors import Unauthorized
 from rowlock.kube.cache import Cache
 from rowlock.kube.client import Kube
 from rowlock.kube.config import Credentials
@@ -32,50 +27,11 @@ from rowlock.kube.connection import Connection
 from rowlock.kube.rate_limit import Limits
 from rowlock.kube.users.application_secret import MAX_NAME, is_name_of, is_token, seconds_left
 from rowlock.kube.users.cluster_users import MAKE_TOKEN, UNKNOWN_TOKEN, ClusterUsers
+from rowlock.kube.users.followed_roles import FollowedRoles
 from rowlock.kube.users.user_connection import UserConnection
-from rowlock.objects import Object
 from rowlock.rest.applications import InvalidCredentials
 from rowlock.rest.authentication import Authenticator, Principal
 from rowlock.rest.call import AccessToken
-
-
-class FollowedRoles:
-    """The cluster's roles and bindings, kept current by watches, as the source of an `RbacAuthorizer`."""
-
-    def __init__(self, kube: Kube) -> None:
-        self._cache = Cache(kube, kinds.RBAC)
-        self._observers: list[Callable[[Change], None]] = []
-        self.authorizer: RbacAuthorizer | None = None
-        """None until the roles have been read once."""
-
-    def all(self, kind: Kind) -> Iterable[Object]:
-        """Every object of a kind."""
-        return self._cache.view.all(kind)
-
-    def observe(self, kinds: Iterable[Kind], observer: Callable[[Change], None]) -> None:
-        """Call `observer` with every change. `kinds` is ignored: only the kinds of RBAC are followed."""
-        self._observers.append(observer)
-
-    async def run(self) -> None:
-        """Follow the roles until cancelled."""
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._cache.run())
-            tasks.create_task(self._follow())
-
-    async def _follow(self) -> None:
-        await self._cache.synced.wait()
-        self.authorizer = RbacAuthorizer(self)
-        async for change in self._cache.changes():
-            if change.type != "Bookmark":
-                for observe in self._observers:
-                    observe(change)
-
-    def require_authorizer(self) -> RbacAuthorizer:
-        """The authorizer. Raises Unavailable, with the reason, until the roles have been read."""
-        if self.authorizer is None:
-            reason = "; ".join(self._cache.watch_errors.values()) or "they are being read"
-            raise Unavailable(f"the roles of the cluster are not known yet ({reason}): try again in a moment")
-        return self.authorizer
 
 
 class KubeUsers:
@@ -84,7 +40,7 @@ class KubeUsers:
     def __init__(self, kube: Kube, anonymous: Connection, owner_token: str, *, owner_loopback_only: bool) -> None:
         """`anonymous`: a connection to the same cluster without credentials."""
         self._kube, self._owner_token, self._owner_loopback_only = kube, owner_token, owner_loopback_only
-        self._users, self._roles = ClusterUsers(anonymous), FollowedRoles(kube)
+        self._users, self._roles = ClusterUsers(anonymous), FollowedRoles(Cache(kube, kinds.RBAC))
         self.client = Kube(anonymous)
         """The client that sends users' requests; it has no credentials of its own."""
         self._authenticator = Authenticator(owner_token, "", self.authenticate, self.look_up, UNKNOWN_TOKEN)

@@ -605,6 +605,26 @@ def test_twenty_jobs_are_the_same_on_both_engines(node: Path, tmp_path: Path) ->
     compare_with(node, tmp_path, twenty_jobs())
 
 
+def test_a_sweep_stops_the_runs_that_fall_behind(served: Cluster) -> None:
+    """They are compared by what their pods have printed."""
+    script = 'echo step=1 loss={x}.5; echo step=2 loss={x}.25; trap "exit 0" TERM; while [ ! -e /tmp/go ]; do sleep 0.1; done; echo step=3 loss={x}.1'
+    space = ("--param", "x=1..3", "--metric", "loss", "--stop", "asha", "--stop-after", "2")
+    served.run("rowlock", "sweep", "race", *space, "-p", "team-a", "-i", "localhost/host:1", "--", "sh", "-c", script)
+
+    def phases() -> dict[str, str]:
+        shown = served.json("rowlock", "sweep", "show", "race", "-p", "team-a", "--json")
+        return {run["name"]: run["phase"] for run in shown["entries"]}
+
+    served.until(
+        lambda: [phases()[f"race-{n}"] for n in (1, 2)] == ["Stopped"] * 2, lambda: f"two are stopped: {phases()}", 120
+    )
+    tell_to_end(served, "race-0", "team-a", "master-0")
+    assert "stopped early" in served.run("rowlock", "sweep", "wait", "race", "-p", "team-a", "--timeout", "60s")
+    assert "Best: race-0, loss 1.1" in served.run("rowlock", "sweep", "show", "race", "-p", "team-a")
+    served.run("rowlock", "sweep", "delete", "race", "-y", "-p", "team-a")
+    served.until(lambda: not pods(served), "the pods are gone")
+
+
 def test_the_server_runs_in_the_cluster_with_the_rights_of_its_manifests(node: Path, tmp_path: Path) -> None:
     """As nobody, on a read-only root, in a pod on the real kubelet. There is no network between pods and the API server here,
     and no storage: so it is on the machine's, and its volume is an empty one."""

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
+from types import MappingProxyType
 
 from rowlock.api import Api, Change, View
 from rowlock.controllers.turn_budget import TurnBudget
@@ -19,7 +20,8 @@ from rowlock.errors import ApiError, Expired, Forbidden, NotFound, Unsupported
 from rowlock.kinds import Kind
 from rowlock.kube.cached_view import CachedView, Replacement
 from rowlock.kube.rate_limit import Backoff
-from rowlock.objects import Key, Object, key
+from rowlock.objects import Key, Object, key, labels
+from rowlock.selectors import EVERYTHING, Selector
 
 log = logging.getLogger("rowlock.kube")
 MISSING_KIND_BACKOFF = (10.0, 60.0)
@@ -31,8 +33,16 @@ CHANGES_PER_SLICE = 512
 class Cache:
     """`async with TaskGroup() as tasks: tasks.create_task(cache.run())`; then `view` and `changes()`."""
 
-    def __init__(self, api: Api, kinds: Sequence[Kind], *, backoff: Callable[[], Backoff] = Backoff) -> None:
-        self._api = api
+    def __init__(
+        self,
+        api: Api,
+        kinds: Sequence[Kind],
+        *,
+        backoff: Callable[[], Backoff] = Backoff,
+        selectors: Mapping[Kind, Selector] = MappingProxyType({}),
+    ) -> None:
+        """`selectors`: of these kinds only the objects with such labels are followed."""
+        self._api, self._selectors = api, selectors
         self._kinds = tuple(kinds)
         self._backoff = backoff
         self._view = CachedView()
@@ -76,8 +86,8 @@ class Cache:
             self._subscribers.remove(queue)
 
     def follows(self, kind: Kind, obj: Object) -> bool:
-        """Whether objects of this kind are followed."""
-        return kind in self._kinds
+        """Whether this object is followed."""
+        return kind in self._kinds and self._selectors.get(kind, EVERYTHING).matches(labels(obj))
 
     async def wait_for_object(self, kind: Kind, key: Key, condition: Callable[[Object | None], bool]) -> None:
         """Wait until `condition` holds for the object in the view (None = it does not exist), without a time limit."""
@@ -112,7 +122,8 @@ class Cache:
     async def _watch_once(self, kind: Kind, since: int | None) -> AsyncIterator[int]:
         """Follow one watch; yields the revisions from which a next watch can resume."""
         replacement = Replacement(self._view, kind) if since is None else None
-        async with aclosing(self._api.watch(kind, since=since, bookmarks=True)) as changes:  # type: ignore[type-var]  # watches are generators
+        watch = self._api.watch(kind, since=since, labels=self._selectors.get(kind, EVERYTHING), bookmarks=True)
+        async with aclosing(watch) as changes:  # type: ignore[type-var]  # watches are generators
             async for change in changes:
                 if replacement is None:
                     self._publish(self._view.apply(change))

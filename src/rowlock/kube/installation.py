@@ -19,6 +19,7 @@ from rowlock.kube.client import Kube
 from rowlock.kube.install.crd import OPEN, crd_object
 from rowlock.kube.install.job_kinds import job_crd_objects
 from rowlock.kube.install.trainer_kinds import trainer_crd_objects
+from rowlock.kube.rights import SYSTEM_NAMESPACE
 from rowlock.objects import Object, is_condition_true
 from rowlock.workloads.body_fields import did_you_mean
 
@@ -214,3 +215,23 @@ async def _require_installed(api: Api, dialect: Dialect) -> Dialect:
             " rowlock schedule with `--scheduler own`"
         )
     return release
+
+
+async def ensure_system_namespace(kube: Kube) -> None:
+    """Create the namespace of the Leases if it is missing. Raises Forbidden, with what to do."""
+    try:
+        await kube.get(kinds.NAMESPACE, "", SYSTEM_NAMESPACE)
+        return
+    except NotFound:
+        pass  # created below
+    try:
+        await kube.create(
+            kinds.NAMESPACE, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SYSTEM_NAMESPACE}}
+        )
+    except AlreadyExists:
+        return
+    except Forbidden as error:
+        message = (
+            f"the namespace {SYSTEM_NAMESPACE} is missing and may not be made with these credentials: {error.message}"
+        )
+        raise Forbidden(f"{message}; `rowlock manifests | kubectl apply -f -` makes it") from error

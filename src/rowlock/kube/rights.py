@@ -23,6 +23,7 @@ OPERATOR_LEASE = (SYSTEM_NAMESPACE, "rowlock-operator")
 JOBSET_LEASE = (SYSTEM_NAMESPACE, "rowlock-jobset")
 TRAINER_LEASE = (SYSTEM_NAMESPACE, "rowlock-trainer")
 ARCHIVE_LEASE = (SYSTEM_NAMESPACE, "rowlock-archive")
+SWEEPS_LEASE = (SYSTEM_NAMESPACE, "rowlock-sweeps")
 NO_NAMESPACE = "rowlock-no-such-namespace"
 """A namespace that does not exist: rights that are granted there are granted in all namespaces."""
 RULES_REVIEW = Kind("authorization.k8s.io", "v1", "SelfSubjectRulesReview", "selfsubjectrulesreviews", (), False)
@@ -154,6 +155,15 @@ ARCHIVE_RULES: tuple[Rule, ...] = (
 )
 """Additional rights for `--archive`: several servers share an archive and elect the one that writes it."""
 
+SWEEP_RULES: tuple[Rule, ...] = (
+    Rule("", ("configmaps",), ("get",)),
+    Rule("", ("events",), ("create", "patch")),
+    Rule("", ("secrets",), ("get", "create"), SYSTEM_NAMESPACE),
+    Rule("coordination.k8s.io", ("leases",), ("get", "create", "update"), SYSTEM_NAMESPACE),
+)
+"""Additional rights for sweeps: the key that seals them is a Secret that all servers of a cluster share, and one of the servers makes their
+runs. Without them there are no sweeps."""
+
 
 def roles_of(
     scheduler: str,
@@ -168,6 +178,7 @@ def roles_of(
     dialects = DIALECT_RULES if scheduler == "auto" else DIALECT_RULES.keys() & {scheduler}
     return {
         "rowlock-server": SERVER_RULES,
+        "rowlock-sweeps": SWEEP_RULES,
         **{f"rowlock-{name}": DIALECT_RULES[name] for name in dialects},
         **({"rowlock-scheduler": SCHEDULER_RULES} if scheduler == "own" else {}),
         **({"rowlock-operator": OPERATOR_RULES, "rowlock-trainer": TRAINER_RULES} if operator == "own" else {}),

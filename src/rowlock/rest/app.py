@@ -64,7 +64,7 @@ from rowlock.rest.rights import AuthorizedApi, Right
 from rowlock.rest.routes import ROUTES, RUNAI_DOOR, paths_served
 from rowlock.rest.run_history.recorder import RunRecorder
 from rowlock.rest.run_history.standby import RunElected, Standby
-from rowlock.rest.sweeps.search_loop import SweepSearch
+from rowlock.rest.sweeps.search_loop import RunSweeps, SweepSearch
 from rowlock.rest.visible_cache import VisibleCache
 from rowlock.rest.workload_routes.usage_history import UsageHistory
 from rowlock.workloads.body_fields import did_you_mean
@@ -104,10 +104,12 @@ class RestApi:
         audit_log: AuditLog | None = None,
         index_events: bool = False,
         run_elected: RunElected | None = None,
+        run_sweeps: RunSweeps | None = None,
         silence: Callable[[], str] = lambda: "",
         view: ObservedView | None = None,
     ) -> None:
-        """`view`: the store's view, if the store is in this process. `run_elected` runs the recorder of runs while this server is the leader.
+        """`view`: the store's view, if the store is in this process. `run_elected` runs the recorder of runs while this server is the leader, and
+        `run_sweeps` likewise what goes on with sweeps.
         `index_events`: keep an index of Events here, because the cluster has none. `observe` is called after each request with method, route,
         code and seconds. `archive` records runs. `pod_usage` has the usage of pods. `silence` says why the cache may be stale, or ""."""
         self._observe, self._audit_log, self._silence = observe, audit_log, silence
@@ -117,7 +119,7 @@ class RestApi:
         self.usage = UsageHistory(self.cache, clock)
         self.scopes = ScopeHistory(self.cache, self.usage, pod_usage, clock)
         self.events = EventIndex(api) if index_events else None
-        self._archive, self._run_elected = archive, run_elected
+        self._archive, self._run_elected, self._run_sweeps = archive, run_elected, run_sweeps
         self._notifier = Notifier(self.api, settings.notify, clock, namespace_of=self.cache.namespace)
         self._recorder = RunRecorder(
             api, self.cache, archive, clock, diagnose=diagnose, on_news=self._notifier.consider, is_owed=self._notifier.is_owed
@@ -163,7 +165,9 @@ class RestApi:
                 tasks.create_task(self._record_runs(self._archive, self._recorder), name="runs")
                 tasks.create_task(supervise("notifications", self._notifier.run), name="notifications")
             if self.settings.sweep_key:
-                tasks.create_task(supervise("sweeps", SweepSearch(self._context).run), name="sweeps")
+                search = SweepSearch(self._context).run
+                run_sweeps = partial(self._run_sweeps, search) if self._run_sweeps else search
+                tasks.create_task(supervise("sweeps", run_sweeps), name="sweeps")
             if self._standby:
                 tasks.create_task(supervise("what was seen of runs", self._standby.run), name="notes about runs")
 

@@ -108,6 +108,8 @@ class RestSettings:
     """How jobs request gang scheduling from a real cluster's scheduler; None for the embedded scheduler."""
     sweep_key: str = ""
     """With it the server seals sweeps; "" = it makes no runs of them."""
+    no_sweeps: str = ""
+    """Why it makes none, as the end of a sentence."""
     event_files: RunEventFiles | None = None
     """The event files of runs; None without embedded nodes: then they lie in volumes that this server does not see."""
     notify: NotifySettings = field(default_factory=NotifySettings)

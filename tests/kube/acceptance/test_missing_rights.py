@@ -25,13 +25,14 @@ from rowlock import kinds
 from rowlock.errors import ApiError
 from rowlock.gangs.dialects import OWN
 from rowlock.kinds import Kind
+from rowlock.kube.cache import Cache
 from rowlock.kube.client import Kube
 from rowlock.kube.cluster_probe import ClusterProbe
 from rowlock.kube.connection import Request
 from rowlock.kube.doctor import diagnose
 from rowlock.kube.installation import CRD, choose_dialect, missing_kinds, require_kinds
 from rowlock.kube.rights import SERVER_RULES, Rule
-from rowlock.kube_users import FollowedRoles
+from rowlock.kube.users.followed_roles import FollowedRoles
 from rowlock.rest.app import RestApi
 from rowlock.rest.call import RestSettings
 
@@ -86,7 +87,7 @@ async def running(plane: RealPlane, kubeconfig: Path) -> AsyncIterator[Face]:
     async with AsyncExitStack() as stack:
         kube = await stack.enter_async_context(plane.connect(kubeconfig))
         notices = [*await require_kinds(kube, install=False), (await choose_dialect(kube, "auto"))[1]]
-        probe, roles = ClusterProbe(kube), FollowedRoles(kube)
+        probe, roles = ClusterProbe(kube), FollowedRoles(Cache(kube, kinds.RBAC))
         settings = RestSettings(token=None, user="ana", dialect=OWN)
         rest = RestApi(kube, settings, index_events=True, silence=probe.silence)
         tasks = [asyncio.create_task(work) for work in (rest.run(), probe.run(), roles.run())]

@@ -6,10 +6,11 @@ import asyncio
 import sys
 
 from rowlock.kube.client import Kube
+from rowlock.kube.installation import ensure_system_namespace
 from rowlock.kube.leader_election import LeaseTimes
 from rowlock.kube.rate_limit import Limits
 from rowlock.kube.watches.object_decoder import ObjectDecoder
-from rowlock.kube_scheduler import KubeScheduler, ensure_system_namespace
+from rowlock.kube_scheduler import KubeScheduler
 
 TIMES = LeaseTimes(duration=3.0, deadline=2.0, retry=0.3)
 """Shorter than in production: a killed leader shall be followed soon."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from typing import NamedTuple
 
@@ -37,6 +37,11 @@ _LOOK_S = 1.0
 """Seconds between two looks at all sweeps."""
 _REST = 10
 """The pause is also so many times as long as the logs of running runs took, which are read from their beginning."""
+
+KnownSweeps = Callable[[], Iterable[Object]]
+"""Returns the ConfigMaps that are, or say that they are, sweeps."""
+RunSweeps = Callable[[Callable[[KnownSweeps], Awaitable[None]]], Awaitable[None]]
+"""Makes the runs of sweeps while this server is the one that does, and runs the function that it is given meanwhile."""
 
 
 class _Known(NamedTuple):
@@ -66,20 +71,23 @@ class SweepSearch:
         scope = {"type": "http", "method": "GET", "path": "/", "query_string": b"", "headers": [], "path_params": {}}
         self._call = RestCall(context, Request(scope), context.settings.user)
 
-    async def run(self) -> None:
-        """Look again and again, until cancelled."""
+    async def run(self, known: KnownSweeps | None = None) -> None:
+        """Look again and again, until cancelled. `known`: the sweeps where they are followed; else they are listed each time."""
         cache = self._context.cache
         await cache.wait_until("", cache.can_answer, timeout=None)
         while True:
             self._reading_s = 0.0
-            await self.look()
+            await self.look(known)
             await asyncio.sleep(max(_LOOK_S, _REST * self._reading_s))
 
-    async def look(self) -> None:
+    async def look(self, followed: KnownSweeps | None = None) -> None:
         """One look at all sweeps."""
-        page = await self._context.api.list(kinds.CONFIG_MAP, "", labels=parse_labels(LABEL))
+        if followed is not None:
+            config_maps: Iterable[Object] = followed()
+        else:
+            config_maps = (await self._context.api.list(kinds.CONFIG_MAP, "", labels=parse_labels(LABEL))).items
         known: dict[str, _Known] = {}
-        for config_map in page.items:
+        for config_map in config_maps:
             uid, version = objects.uid(config_map), objects.revision_text(config_map)
             before = self._known.get(uid)
             is_same = before is not None and before.version == version

@@ -91,7 +91,7 @@ def require_sweeps(call: RestCall) -> None:
     """Raises Unsupported on a server that makes no runs of sweeps."""
     if not call.context.settings.sweep_key:
         raise Unsupported(
-            "this server has no sweeps: they run on rowlock's own cluster, and not on a real one yet. Submit the runs one by one."
+            f"this server makes no sweeps: {call.context.settings.no_sweeps}. Submit the runs one by one."
         )
 
 
