@@ -20,6 +20,7 @@ from rowlock.kube.rights import (
     RULES_REVIEW,
     SCHEDULER_RULES,
     SERVER_RULES,
+    SWEEP_RULES,
     TRAINER_RULES,
     Rule,
     missing_rights,
@@ -44,7 +45,8 @@ def test_the_manifests_are_yaml_in_an_order_that_can_be_created(capsys: pytest.C
 def test_who_does_not_schedule_gets_no_rights_of_a_scheduler() -> None:
     objects = install_objects(scheduler="kai", crds=False)
     of_people = {"rowlock-view", "rowlock-edit", "rowlock-admin"}
-    assert by_kind(objects, "ClusterRole").keys() == {"rowlock-server", *of_people} and not by_kind(objects, "Role")
+    assert by_kind(objects, "ClusterRole").keys() == {"rowlock-server", "rowlock-sweeps", *of_people}
+    assert by_kind(objects, "Role").keys() == {"rowlock-sweeps"}
     assert not by_kind(objects, "CustomResourceDefinition")
 
 
@@ -62,13 +64,20 @@ def test_rights_of_a_scheduler_come_with_it_alone(scheduler: str) -> None:
     )
 
 
+@pytest.mark.parametrize("scheduler", DIALECT_RULES)
+def test_there_are_no_rights_for_sweeps_where_they_are_refused(scheduler: str) -> None:
+    assert not by_kind(install_objects(scheduler=scheduler, crds=False), "Role")
+
+
 def test_leases_are_writable_in_our_namespace_alone() -> None:
     objects = install_objects(scheduler="own", crds=True)
     roles = by_kind(objects, "ClusterRole").values()
     everywhere = {resource for role in roles for rule in role["rules"] for resource in rule["resources"]}
     assert "leases" not in everywhere and "secrets" not in everywhere
-    (role,) = by_kind(objects, "Role").values()
-    assert role["metadata"]["namespace"] == "rowlock-system" and role["rules"][0]["resources"] == ["leases"]
+    inside = by_kind(objects, "Role")
+    assert {role["metadata"]["namespace"] for role in inside.values()} == {"rowlock-system"}
+    resources = {name: [rule["resources"] for rule in role["rules"]] for name, role in inside.items()}
+    assert resources == {"rowlock-scheduler": [["leases"]], "rowlock-sweeps": [["secrets"], ["leases"]]}
 
 
 def test_people_get_rights_by_kubernetes_own_roles() -> None:
@@ -97,6 +106,7 @@ def test_no_right_is_a_wildcard() -> None:
         *OPERATOR_RULES,
         *TRAINER_RULES,
         *ARCHIVE_RULES,
+        *SWEEP_RULES,
         *(rule for rules in DIALECT_RULES.values() for rule in rules),
     ],
     ids=lambda rule: "+".join(rule.resources)[:40],

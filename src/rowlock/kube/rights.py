@@ -162,7 +162,7 @@ SWEEP_RULES: tuple[Rule, ...] = (
     Rule("coordination.k8s.io", ("leases",), ("get", "create", "update"), SYSTEM_NAMESPACE),
 )
 """Additional rights for sweeps: the key that seals them is a Secret that all servers of a cluster share, and one of the servers makes their
-runs. Without them there are no sweeps."""
+runs. Without them there are no sweeps, nor with a scheduler that has rules of its own here."""
 
 
 def roles_of(
@@ -178,7 +178,7 @@ def roles_of(
     dialects = DIALECT_RULES if scheduler == "auto" else DIALECT_RULES.keys() & {scheduler}
     return {
         "rowlock-server": SERVER_RULES,
-        "rowlock-sweeps": SWEEP_RULES,
+        **({} if scheduler in DIALECT_RULES else {"rowlock-sweeps": SWEEP_RULES}),
         **{f"rowlock-{name}": DIALECT_RULES[name] for name in dialects},
         **({"rowlock-scheduler": SCHEDULER_RULES} if scheduler == "own" else {}),
         **({"rowlock-operator": OPERATOR_RULES, "rowlock-trainer": TRAINER_RULES} if operator == "own" else {}),
