@@ -169,6 +169,12 @@ def test_the_queue_says_the_order_and_what_would_help(ui: Ui) -> None:
     ui.page.get_by_role("button", name="Would second start now?").click()
     expect(places.nth(1).get_by_role("status")).to_contain_text("would wait")
     expect(places.nth(1).get_by_role("status")).to_contain_text("rowlock explain second -p team-a")
+    expect(ui.page.get_by_role("button", name=re.compile("Move first"))).to_have_count(1)
+    ui.page.get_by_role("button", name="Move second before first").click()
+    moved = ui.page.get_by_role("listitem", name="second, place 1")
+    expect(moved.get_by_text("rowlock queue move second -p team-a --before first")).to_be_visible()
+    ui.page.get_by_role("button", name="Move second behind first").click()
+    expect(ui.page.get_by_role("listitem", name="first, place 1")).to_be_visible()
     ui.pictures("queue")
     ui.cluster.run("rowlock", "delete", "-y", "-p", "team-a", "holds")
     expect(places).to_have_count(1)  # nobody reloads the page
