@@ -67,9 +67,11 @@ class Sweep(TypedDict):
 
 
 class SweepDetailed(Sweep):
-    """A sweep with its runs: in the order of their numbers, or with a metric the best one first. `best` is that one's number."""
+    """A sweep with its runs: in the order of their numbers, or with a metric the best one first. `best` is that one's number.
+    `unread`: how many runs' logs were not read in the time of one answer, so that their metrics are missing; the next answer goes on with them."""
 
     metrics: list[str]
+    unread: int
     best: int | None
     entries: list[SweepRun]
 

@@ -182,7 +182,8 @@ def sweep(identity: str) -> ApiCall[SweepInfo]:
     return ApiCall("GET", _sweep_path(identity), SweepInfo.from_json)
 
 
-def sweep_runs(identity: str, metric: str, *, maximize: bool) -> ApiCall[list[SweepRunInfo]]:
+def sweep_runs(identity: str, metric: str, *, maximize: bool) -> ApiCall[tuple[list[SweepRunInfo], int]]:
+    """The runs, and how many of them were not read in the time of one answer."""
     query = {"metric": metric, "order": "max" if maximize else "min"} if metric else {}
     return ApiCall("GET", _sweep_path(identity), read_runs, query)
 

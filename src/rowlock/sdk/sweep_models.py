@@ -102,6 +102,6 @@ class SweepRunInfo:
         )
 
 
-def read_runs(body: answers.SweepDetailed) -> list[SweepRunInfo]:
-    """The runs of an answer of /sweeps/{id}, in its order."""
-    return [SweepRunInfo.from_json(entry) for entry in body["entries"]]
+def read_runs(body: answers.SweepDetailed) -> tuple[list[SweepRunInfo], int]:
+    """The runs of an answer of /sweeps/{id}, in its order, and how many of them it had no time to read."""
+    return [SweepRunInfo.from_json(entry) for entry in body["entries"]], int(body["unread"])

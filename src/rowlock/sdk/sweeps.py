@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from typing import Any, Protocol, TypeVar
 
@@ -62,7 +63,12 @@ class SweepHandle:
     def runs(self, metric: str = "", *, maximize: bool = False) -> list[SweepRunInfo]:
         """Its runs in the order of their numbers; with a `metric` that the programs print, the one with the lowest value at any step comes
         first, or with `maximize` the one with the highest, and those without it last."""
-        return self._client.run_call(calls.sweep_runs(self.id, metric, maximize=maximize))
+        left = math.inf
+        while True:  # each answer reads logs for a second, and the next one goes on
+            found, unread = self._client.run_call(calls.sweep_runs(self.id, metric, maximize=maximize))
+            if not unread or unread >= left:
+                return found
+            left = unread
 
     def best(self, metric: str, *, maximize: bool = False) -> SweepRunInfo:
         """The run with the lowest value of the metric at any step, or with `maximize` the highest. Raises ClientError if none has it."""

@@ -1414,6 +1414,7 @@ export interface Sweep {
 
 export interface SweepDetailed extends Sweep {
   metrics: string[];
+  unread: number;
   best: number | null;
   entries: SweepRun[];
 }

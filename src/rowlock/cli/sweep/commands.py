@@ -90,7 +90,7 @@ def show_sweep(line: CommandLine) -> None:
     metric_name = line.metric or found["metric"]
     is_max = line.max if line.metric else found["order"] == "max"
     query = {"metric": metric_name, "order": "max" if is_max else "min"} if metric_name else {}
-    sweep: SweepDetailed = server.get(f"{SWEEPS}/{found['id']}", **query)
+    sweep = _read_sweep(server, found["id"], query)
     if line.json:
         show_json(sweep)
         return
@@ -110,6 +110,18 @@ def show_sweep(line: CommandLine) -> None:
             f"\nBest: {best['name']}, {metric} {_figure(best, 'best')}"
             + (f": {shlex.join(best['command'])}" if best["command"] else "")
         )
+
+
+def _read_sweep(server: ServerClient, identity: str, query: dict[str, str]) -> SweepDetailed:
+    """The sweep with the metrics of its runs. Each answer reads for a second: ask until all are read, or an answer has read none."""
+    unread = math.inf
+    while True:
+        sweep: SweepDetailed = server.get(f"{SWEEPS}/{identity}", **query)
+        if sweep["unread"] and sweep["unread"] >= unread:
+            tell(f"The metrics of {sweep['unread']} runs are left out: their logs could not be read in time.")
+        if not sweep["unread"] or sweep["unread"] >= unread:
+            return sweep
+        unread = sweep["unread"]
 
 
 def _describe_missing(sweep: SweepDetailed, metric: str) -> str:

@@ -51,7 +51,7 @@ async def show(call: RestCall) -> Any:
     cache, sweep = call.context.cache, found.sweep
     if sweep is None:
         body = await _list_json(call, found)
-        return {**body, "metrics": [], "best": None, "entries": []}
+        return {**body, "metrics": [], "unread": 0, "best": None, "entries": []}
     runs = await _all_runs(call, found.config_map, sweep)
     made = begun(found.config_map, sweep, runs)
     rows: list[answers.SweepRun] = []
@@ -59,17 +59,17 @@ async def show(call: RestCall) -> Any:
     for number in range(sweep.drawn_count):  # others have no parameters yet
         rows.append(run_json(sweep, number, runs.get(number), made, cache))
         await budget.pause_if_due()
-    names: set[str] = set()
+    names, unread = set[str](), 0
     if metric := query.get("metric"):
         call.require("get", kinds.POD, objects.namespace(found.config_map), subresource="log")
         is_max = query.get("order") == "max"
-        names = await add_metrics(call, rows, runs, metric, is_max=is_max)
+        names, unread = await add_metrics(call, rows, runs, metric, is_max=is_max)
         rows = sort_runs(rows, is_max=is_max)
     best = rows[0]["index"] if rows[0]["metric"] and rows[0]["metric"]["best"] is not None else None
     if best is not None:
         rows[0]["command"] = command_of(runs.get(best))
     body = sweep_json(found.project, found.config_map, sweep, runs, cache)
-    return {**body, "metrics": sorted(names), "best": best, "entries": rows}
+    return {**body, "metrics": sorted(names), "unread": unread, "best": best, "entries": rows}
 
 
 async def stop(call: RestCall) -> Any:
