@@ -115,7 +115,9 @@ def test_a_clock_that_differs_is_told() -> None:
 def test_rights_that_lack_are_named() -> None:
     cluster = Healthy()
     cluster.refused = {"update"}
-    assert findings(cluster)["rights"].state == "ok", "only a scheduler updates"
+    found = findings(cluster)["rights"]
+    assert (found.state, found.found) == ("warn", "no sweeps; not allowed: update leases.coordination.k8s.io")
+    assert findings(cluster, "kueue")["rights"].state == "ok", "only a scheduler and sweeps update"
     assert (found := findings(cluster, "own")["rights"]).state == "bad" and "update pods/status" in found.found
 
 

@@ -25,7 +25,7 @@ from rowlock.kube.client import Kube
 from rowlock.kube.install.installed_parts import Answer, ask_kai_version, ask_webhooks
 from rowlock.kube.installation import OPERATOR_COMMAND, has_kai, is_installed, missing_kinds
 from rowlock.kube.rate_limit import Limits
-from rowlock.kube.rights import SCHEDULER_LEASE, missing_rights, roles_of
+from rowlock.kube.rights import SCHEDULER_LEASE, SWEEPS_ROLE, missing_rights, roles_of
 from rowlock.objects import (
     FINAL_PHASES,
     Object,
@@ -205,11 +205,15 @@ async def check_part(what: str, question: Awaitable[Answer]) -> ClusterFinding:
 
 
 async def check_rights(api: Api, scheduler: str) -> ClusterFinding:
-    missing = await missing_rights(api, [rule for rules in roles_of(scheduler).values() for rule in rules])
-    if not missing:
-        return ClusterFinding("rights", "ok", "all that `rowlock manifests` lists")
+    roles = roles_of(scheduler)
+    of_sweeps = roles.pop(SWEEPS_ROLE, ())
+    missing = await missing_rights(api, [rule for rules in roles.values() for rule in rules])
     fix = f"`{MANIFESTS_COMMAND}` makes a service account that has them (docs/kubernetes.md, Rights)"
-    return ClusterFinding("rights", "bad", f"not allowed: {', '.join(missing)}", fix)
+    if missing:
+        return ClusterFinding("rights", "bad", f"not allowed: {', '.join(missing)}", fix)
+    if missing := await missing_rights(api, of_sweeps):
+        return ClusterFinding("rights", "warn", f"no sweeps; not allowed: {', '.join(missing)}", fix)
+    return ClusterFinding("rights", "ok", "all that `rowlock manifests` lists")
 
 
 async def check_nodes(api: Api) -> ClusterFinding:

@@ -24,6 +24,7 @@ JOBSET_LEASE = (SYSTEM_NAMESPACE, "rowlock-jobset")
 TRAINER_LEASE = (SYSTEM_NAMESPACE, "rowlock-trainer")
 ARCHIVE_LEASE = (SYSTEM_NAMESPACE, "rowlock-archive")
 SWEEPS_LEASE = (SYSTEM_NAMESPACE, "rowlock-sweeps")
+SWEEPS_ROLE = "rowlock-sweeps"
 NO_NAMESPACE = "rowlock-no-such-namespace"
 """A namespace that does not exist: rights that are granted there are granted in all namespaces."""
 RULES_REVIEW = Kind("authorization.k8s.io", "v1", "SelfSubjectRulesReview", "selfsubjectrulesreviews", (), False)
@@ -178,7 +179,7 @@ def roles_of(
     dialects = DIALECT_RULES if scheduler == "auto" else DIALECT_RULES.keys() & {scheduler}
     return {
         "rowlock-server": SERVER_RULES,
-        **({} if scheduler in DIALECT_RULES else {"rowlock-sweeps": SWEEP_RULES}),
+        **({} if scheduler in DIALECT_RULES else {SWEEPS_ROLE: SWEEP_RULES}),
         **{f"rowlock-{name}": DIALECT_RULES[name] for name in dialects},
         **({"rowlock-scheduler": SCHEDULER_RULES} if scheduler == "own" else {}),
         **({"rowlock-operator": OPERATOR_RULES, "rowlock-trainer": TRAINER_RULES} if operator == "own" else {}),
