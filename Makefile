@@ -175,7 +175,7 @@ types: $(STAMP) ## make the table of types again, from Kubernetes' Go modules (a
 	$(BIN)/python scripts/make_types.py
 
 test-real: $(STAMP) ## what needs that control plane: the suite of the API, kube/, the record of kubectl (the rest of these rooms is make test's)
-	$(BIN)/python -m pytest -rs -n $(REAL_WORKERS) -m real tests/kube_evidence tests/conformance tests/kube tests/kubectl/test_recordings.py tests/operator_cases tests/differential tests/kube_operator tests/gangs tests/install
+	$(BIN)/python -m pytest -rs -n $(REAL_WORKERS) -m real tests/kube_evidence tests/conformance tests/kube tests/kubectl/test_recordings.py tests/operator_cases tests/differential tests/kube_operator tests/gangs tests/install tests/sweeps
 
 test-engines: $(STAMP) ## the tests of the commands, of the REST API and of Run:ai's Python client over that control plane, too (two minutes)
 	$(BIN)/python -m pytest -rs -n $(HEAVY_WORKERS) -m real tests/cli tests/rest tests/clients
