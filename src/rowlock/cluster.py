@@ -25,11 +25,10 @@ from rowlock.archive.archive import Archive
 from rowlock.archive.database import put_samples
 from rowlock.archive.retention import Retention
 from rowlock.authentication.service_account_tokens import KEY_FILE, ServiceAccountTokens
-from rowlock.authentication.users import User
 from rowlock.authorization import bootstrap_policy
 from rowlock.authorization.pod_token_source import PodTokenSource
 from rowlock.authorization.rbac import RbacAuthorizer
-from rowlock.authorization.user_rights import UserRights
+from rowlock.authorization.user_rights import may_create_runs
 from rowlock.controllers.key_maker import KeyMaker
 from rowlock.controllers.local_time_zone import read_local_zone
 from rowlock.controllers.supervisor import supervise
@@ -51,7 +50,6 @@ from rowlock.scheduling.model.snapshot import SchedulerSettings as Planning
 from rowlock.storage import bootstrap
 from rowlock.storage.store import Store
 from rowlock.sweeps.controller import SweepController
-from rowlock.sweeps.sweep import SweepSubmitter
 from rowlock.system import registry as system
 from rowlock.system.ending_pods import ending_pods
 from rowlock.system.event_expiry import EVENT_TTL
@@ -258,15 +256,10 @@ class LocalCluster:
             fake_nodes.FakeKubelet(),
         ]
         if self.settings.sweep_key:
-            active.append(SweepController(self.settings.sweep_key.encode(), self._may_create))
+            active.append(SweepController(self.settings.sweep_key.encode(), partial(may_create_runs, self.authorizer)))
         if self.scheduler is not None:
             active += [PodGroupController(), JobSetGroupController(), LostGroupController(), self.scheduler]
         return active
-
-    def _may_create(self, submitter: SweepSubmitter, kind: Kind, namespace: str) -> bool:
-        """Whether the submitter of a sweep may, now, create jobs of a kind in a namespace."""
-        rights = UserRights(self.authorizer, User(submitter.user, submitter.groups))
-        return submitter.is_owner or rights.allows("create", kind, namespace)
 
     async def run(self) -> None:
         """Run the controllers, the kubelet and its diagnostics until cancelled."""

@@ -16,6 +16,7 @@ from rowlock.authorization.policy_rules import MOST_PARTS, TooManyRules, describ
 from rowlock.errors import NotFound, forbidden, not_found
 from rowlock.kinds import Kind
 from rowlock.objects import Object
+from rowlock.sweeps.sweep import SweepSubmitter
 from rowlock.system.unix_accounts import check_annotation_is_kept
 
 
@@ -119,3 +120,9 @@ def _check_held(authorizer: Authorizer, user: User, kind: Kind, obj: Object, rul
         unresolved = " ".join(not_found(kind.plural, error.details["name"], kind.group).message for error in errors)
         tail = f"; resolution errors: [{unresolved}]" if errors else ""
         raise forbidden(kind.plural, objects.name(obj), f"{why}\n{describe_rules(missing)}{tail}", kind.group)
+
+
+def may_create_runs(authorizer: Authorizer, submitter: SweepSubmitter, kind: Kind, namespace: str) -> bool:
+    """Whether the submitter of a sweep may, now, create jobs of a kind in a namespace."""
+    rights = UserRights(authorizer, User(submitter.user, submitter.groups))
+    return submitter.is_owner or rights.allows("create", kind, namespace)

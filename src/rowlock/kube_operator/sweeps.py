@@ -9,12 +9,11 @@ from __future__ import annotations
 import asyncio
 import secrets
 from base64 import b64decode, b64encode
-from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 
 from rowlock import controllers, kinds
-from rowlock.authentication.users import User
-from rowlock.authorization.user_rights import UserRights
+from rowlock.authorization.user_rights import may_create_runs
 from rowlock.errors import AlreadyExists, ApiError, NotFound
 from rowlock.gangs.dialects import Dialect
 from rowlock.kinds import Kind
@@ -26,7 +25,7 @@ from rowlock.kube.rights import SWEEP_RULES, SWEEPS_LEASE, SYSTEM_NAMESPACE, mis
 from rowlock.kube.users.followed_roles import FollowedRoles
 from rowlock.kube_operator.client import OperatorClient
 from rowlock.objects import Object, dig
-from rowlock.rest.sweeps.search_loop import KnownSweeps
+from rowlock.rest.sweeps.search_loop import GoOnWithSweeps
 from rowlock.selectors import parse_labels
 from rowlock.sweeps.controller import SweepController
 from rowlock.sweeps.sweep import LABEL, SweepSubmitter
@@ -42,7 +41,6 @@ async def read_sweep_key(kube: Kube, dialect: Dialect) -> tuple[str, str]:
     try:
         if missing := await missing_rights(kube, SWEEP_RULES):
             return "", f"its credentials lack rights ({', '.join(missing)}), which `rowlock manifests` has"
-        await ensure_system_namespace(kube)
         secret = await _find_or_create_key(kube)
     except ApiError as error:
         return "", f"the key that seals them cannot be read: {error.message}"
@@ -54,6 +52,7 @@ async def read_sweep_key(kube: Kube, dialect: Dialect) -> tuple[str, str]:
 async def _find_or_create_key(kube: Kube) -> Object:
     with suppress(NotFound):
         return await kube.get(kinds.SECRET, SYSTEM_NAMESPACE, KEY_SECRET)
+    await ensure_system_namespace(kube)
     secret: Object = {
         "apiVersion": kinds.SECRET.api_version,
         "kind": kinds.SECRET.name,
@@ -83,7 +82,7 @@ class KubeSweeps:
         self._kube, self._key = kube, key
         self.election = LeaderElection(kube, SWEEPS_LEASE, process, times)
 
-    async def run(self, search: Callable[[KnownSweeps], Awaitable[None]]) -> None:
+    async def run(self, search: GoOnWithSweeps) -> None:
         """Take part in the election, and make runs while this process leads; `search` goes on with the sweeps that learn meanwhile."""
 
         async def lead() -> None:
@@ -92,19 +91,14 @@ class KubeSweeps:
             roles = FollowedRoles(cache)
 
             def may_create(submitter: SweepSubmitter, kind: Kind, namespace: str) -> bool:
-                rights = UserRights(roles.require_authorizer(), User(submitter.user, submitter.groups))
-                return submitter.is_owner or rights.allows("create", kind, namespace)
+                return may_create_runs(roles.require_authorizer(), submitter, kind, namespace)
 
             controller = SweepController(self._key.encode(), may_create)
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(cache.run())
                 await cache.synced.wait()
-                tasks.create_task(_run_search(search, cache))
+                tasks.create_task(search(partial(cache.view.all, kinds.CONFIG_MAP)))
                 client = OperatorClient(self._kube, cache)
                 await controllers.run(client, cache.view, [controller], roles.changes())
 
         await self.election.run(lead)
-
-
-async def _run_search(search: Callable[[KnownSweeps], Awaitable[None]], cache: Cache) -> None:
-    await search(lambda: cache.view.all(kinds.CONFIG_MAP))

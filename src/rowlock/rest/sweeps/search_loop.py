@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from starlette.requests import Request
 
@@ -40,7 +40,8 @@ _REST = 10
 
 KnownSweeps = Callable[[], Iterable[Object]]
 """Returns the ConfigMaps that are, or say that they are, sweeps."""
-RunSweeps = Callable[[Callable[[KnownSweeps], Awaitable[None]]], Awaitable[None]]
+GoOnWithSweeps = Callable[[KnownSweeps], Coroutine[Any, Any, None]]
+RunSweeps = Callable[[GoOnWithSweeps], Awaitable[None]]
 """Makes the runs of sweeps while this server is the one that does, and runs the function that it is given meanwhile."""
 
 
