@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +25,14 @@ ADMIN = "admin.kubeconfig"
 @pytest.fixture(scope="module", params=["embedded", pytest.param("real", marks=pytest.mark.real)])
 def kubeconfig(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """What our server gets: a cluster with job operators and nodes that run nothing, and no gang scheduler."""
-    directory = tmp_path_factory.mktemp(request.param)
+    with cluster_without_scheduler(request.param, tmp_path_factory.mktemp(request.param)) as made:
+        yield made
+
+
+@contextmanager
+def cluster_without_scheduler(engine: str, directory: Path) -> Iterator[Path]:
     with ExitStack() as stack:
-        if request.param == "embedded":
+        if engine == "embedded":
             nodes = ("--pretend-nodes", str(NODES), "--simulated-gpus", str(GPUS_PER_NODE))
             flags = ("--without", "scheduler,kubelet", *nodes)
             yield stack.enter_context(embedded_server(directory, "rowlock.serve", *flags))

@@ -7,16 +7,13 @@ import os
 import signal
 from base64 import b64encode
 from collections.abc import Iterator
-from contextlib import ExitStack
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.conformance.subjects import embedded_server, real_cluster, real_cluster_missing
 from tests.end_to_end.cluster import Cluster, lent
-from tests.kube.played_nodes import played_nodes
-from tests.kube.test_own_scheduler import ADMIN, account_kubeconfig, bound_pods, job_of, pods
+from tests.kube.test_own_scheduler import ADMIN, bound_pods, cluster_without_scheduler, job_of, pods
 from tests.kube.test_served_cluster import kubectl
 
 _numbers = count()
@@ -25,18 +22,8 @@ _numbers = count()
 @pytest.fixture(scope="module", params=["embedded", pytest.param("real", marks=pytest.mark.real)])
 def kubeconfig(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """What our server gets: a cluster with job operators and nodes whose pods end when the test says so."""
-    directory = tmp_path_factory.mktemp(request.param)
-    with ExitStack() as stack:
-        if request.param == "embedded":
-            flags = ("--without", "scheduler,kubelet", "--pretend-nodes", "2", "--simulated-gpus", "4")
-            yield stack.enter_context(embedded_server(directory, "rowlock.serve", *flags))
-            return
-        if missing := real_cluster_missing(operator=True):
-            pytest.skip(missing)
-        admin = stack.enter_context(real_cluster(directory, "--operator", "--scheduler"))
-        stack.enter_context(played_nodes(admin, 2, 4))
-        (directory / ADMIN).write_bytes(admin.read_bytes())
-        yield account_kubeconfig(admin, directory)
+    with cluster_without_scheduler(request.param, tmp_path_factory.mktemp(request.param)) as made:
+        yield made
 
 
 def admin_of(kubeconfig: Path) -> Path:

@@ -58,10 +58,10 @@ def down(line: CommandLine) -> None:
     if is_real_cluster:
         _show_down(line, "down", [], 0, "The server is down; the cluster and its jobs go on.")
         return
-    if not is_told and (count := _count_surviving_pods(directory)):
+    count = 0 if is_told and not line.json else _count_surviving_pods(directory)
+    if not is_told and count:
         whose = f"{count} pods run" if count != 1 else "1 pod run"
         tell(f"The programs of {whose} on, though no job of rowlock has them. The next `rowlock up` finds them")
-    count = _count_surviving_pods(directory) if line.json else 0
     _show_down(line, "down", busy, count, f"The cluster is down{stopped_note}{kept_note}.")
     if busy:
         project_flag = "" if busy[0]["projectName"] == project(line) else f" -p {busy[0]['projectName']}"

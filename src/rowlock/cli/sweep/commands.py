@@ -117,9 +117,10 @@ def _read_sweep(server: ServerClient, identity: str, query: dict[str, str]) -> S
     unread = math.inf
     while True:
         sweep: SweepDetailed = server.get(f"{SWEEPS}/{identity}", **query)
-        if sweep["unread"] and sweep["unread"] >= unread:
+        if not sweep["unread"]:
+            return sweep
+        if sweep["unread"] >= unread:
             tell(f"The metrics of {sweep['unread']} runs are left out: their logs could not be read in time.")
-        if not sweep["unread"] or sweep["unread"] >= unread:
             return sweep
         unread = sweep["unread"]
 
